@@ -21,7 +21,6 @@ pub mod measured;
 mod orphans;
 mod outcome;
 mod output;
-#[cfg_attr(not(test), expect(dead_code, reason = "MCP and language servers are on their way"))]
 mod piped;
 mod placeholders;
 pub(crate) mod places;
@@ -45,9 +44,9 @@ pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use orphans::{end_supervisors, watch_orphans};
 pub(crate) use outcome::{Finished, Limits, RunError};
 pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, MakeFile, Unread};
-#[expect(unused_imports, reason = "MCP and language servers are on their way")]
 pub(crate) use piped::{PipedEnd, PipedProcess, PipedTree};
 pub(crate) use protocol::{Exit, FinalDirectory};
 pub(crate) use runner::{Command, ProgramInput, Runner};
 pub(crate) use running::{CommandControl, Running};
+pub(crate) use terminal::without_escapes;
 pub(crate) use tree::start_time;

@@ -64,6 +64,7 @@ use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
 use crate::lsp::LanguageServers;
+use crate::mcp::McpServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
 use crate::session_files::SessionDirectories;
@@ -103,6 +104,8 @@ pub(crate) struct Sessions {
     pub(crate) names: PendingNames,
     /// The agents, skills and commands of files.
     pub(crate) definitions: Arc<Definitions>,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
     pub(crate) recorders: Recorders,
     pub(crate) shutdown: CancellationToken,
 }

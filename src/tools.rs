@@ -9,6 +9,7 @@ mod change_preview;
 pub(crate) mod definition;
 mod disk;
 mod languages;
+pub(crate) mod mcp;
 pub(crate) mod output;
 pub(crate) mod own_choice;
 pub(crate) mod picture;

@@ -135,6 +135,7 @@ fn sessions(
         permissions: services.permissions.clone(),
         hooks: services.hooks.clone(),
         definitions: Arc::clone(&services.definitions),
+        mcp: services.mcp.clone(),
         settings: config.turns.clone(),
         approval: config.approval.clone(),
         content_address: config.sessions.content_address,

@@ -11,6 +11,7 @@ use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
 use crate::lsp::LanguageServers;
+use crate::mcp::McpServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
@@ -43,6 +44,8 @@ pub(crate) struct Services {
     pub(crate) hooks: Hooks,
     /// `None`: this build has no client of them, or the operator wants none.
     pub(crate) languages: Option<Arc<LanguageServers>>,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
     pub(crate) upstream: Arc<upstream::Client>,
     /// The workspaces that a request may choose by name.
     pub(crate) workspaces: BTreeMap<String, Arc<Workspace>>,
@@ -110,6 +113,7 @@ impl Services {
             definitions: Arc::clone(&definitions),
             languages: languages.clone(),
             settings: Arc::new(readable::settings(config)),
+            mcp: None,
         }));
         let home = environment.home();
         let places = (&workspace, home.as_path());
@@ -146,6 +150,7 @@ impl Services {
             sandbox,
             hooks,
             languages,
+            mcp: None,
             upstream,
             workspaces,
             home,

@@ -60,6 +60,13 @@ impl TerminalFilter {
     }
 }
 
+/// A whole text without escape sequences and control characters.
+pub(crate) fn without_escapes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    TerminalFilter::default().push(text, &mut out);
+    out
+}
+
 /// Control characters other than those that lay out text.
 fn is_hidden(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\t' | '\r')

@@ -26,14 +26,20 @@ use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
 use crate::blocking::FILES;
 use crate::clock;
-use crate::errors::ApiError;
+use crate::errors::{ApiError, ErrorCode};
 use crate::hooks::Hooks;
 use crate::ids::{KeyId, Scope, TurnId};
+use crate::mcp::McpPrompt;
+use crate::permissions::{AccessKind, DeniedTools, KnownTool};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
+use crate::text;
 use crate::tools::builtin::LSP;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoot;
+
+/// The most characters of a prompt of an MCP server.
+const MAX_PROMPT_CHARS: usize = 100_000;
 
 /// How often a request begins anew because another one was quicker.
 const MAX_ATTEMPTS: usize = 5;
@@ -92,7 +98,8 @@ impl Sessions {
             return self.start_background(request, caller, permit);
         }
         let permissions = self.permissions_for(&request)?;
-        request.take_away(&permissions.tools_denied_now().await?)?;
+        let denied = permissions.tools_denied_now().await?;
+        request.take_away(&denied)?;
         if let Some(servers) = &self.languages
             && request.tools.get(LSP).is_some()
             && !servers.is_offered(permissions.workspace()).await
@@ -133,7 +140,7 @@ impl Sessions {
                 Some(prompted) => prompted,
                 None => prompted.insert(self.submit(&request, &prepared).await?),
             };
-            self.put_in_command(&request, &mut prepared).await?;
+            self.put_in_command(&request, (&caller.key, &denied), &mut prepared).await?;
             prompted.apply_to(&mut prepared.assembled);
             prepared.notices.clone_from(&prompted.notices);
             prepared.hooks = prompted.hooks.clone();
@@ -167,18 +174,46 @@ impl Sessions {
     async fn put_in_command(
         &self,
         request: &ChatRequest,
+        (key, denied): (&KeyId, &DeniedTools),
         prepared: &mut Prepared,
     ) -> Result<(), ApiError> {
         let Some(message) = typed_command::message(&prepared.assembled) else { return Ok(()) };
-        let message = message.to_owned();
+        let typed = message.to_owned();
+        let message = typed.clone();
         let workspace = Arc::clone(self.permissions_for(request)?.workspace());
         let definitions = Arc::clone(&self.definitions);
         let replace = move || typed_command::replaced(&message, &definitions, &workspace);
         if let Some(replaced) = FILES.run(replace).await? {
             preface::replace_words(&mut prepared.assembled, |_| Some(replaced.message));
             prepared.skill_directory = replaced.directory;
+        } else if let Some((name, words)) = typed_command::named_prompt(&typed) {
+            let told = self.prompt_of_server((key, denied), &name, &words).await?;
+            let message = told.and_then(|told| typed_command::with_prompt(&typed, &told));
+            preface::replace_words(&mut prepared.assembled, |_| message);
         }
         Ok(())
+    }
+
+    /// The text of an MCP server's prompt; `None` if there is none of that name.
+    async fn prompt_of_server(
+        &self,
+        (key, denied): (&KeyId, &DeniedTools),
+        name: &str,
+        words: &str,
+    ) -> Result<Option<String>, ApiError> {
+        let whole = format!("mcp__{name}");
+        let tool = KnownTool { name: &whole, aliases: &[], access: AccessKind::Mcp };
+        let Some(servers) = self.mcp.as_ref().filter(|_| !denied.contains(tool)) else {
+            return Ok(None);
+        };
+        let prompts = servers.snapshot().prompts;
+        let is_it = |prompt: &&McpPrompt| name == format!("{}__{}", prompt.server, prompt.name);
+        let Some(prompt) = prompts.iter().find(is_it) else { return Ok(None) };
+        let told = servers.prompt(key.as_str(), prompt, words).await.map_err(|fault| {
+            let message = format!("The prompt /{whole} has no text: {fault}.");
+            ApiError::new(ErrorCode::InvalidValue, message).param("messages")
+        })?;
+        Ok(Some(text::first_chars(&told, MAX_PROMPT_CHARS).to_owned()))
     }
 
     /// Puts the list and the records together; `None` if there is nothing to do.

@@ -48,6 +48,21 @@ pub(super) fn replaced(
     Some(Replaced { message, directory })
 }
 
+/// The prompt of an MCP server that the message names, as `mcp__server__prompt`, and the words
+/// behind it.
+pub(super) fn named_prompt(message: &str) -> Option<(String, String)> {
+    let message: &RawValue = serde_json::from_str(message).ok()?;
+    let text = text_of(message);
+    let typed = typed(&text)?;
+    let name = typed.name.strip_prefix("mcp__")?;
+    Some((name.to_owned(), typed.arguments.to_owned()))
+}
+
+/// The message with the text of a prompt in the place of its name.
+pub(super) fn with_prompt(message: &str, told: &str) -> Option<String> {
+    with_text(message, |text| Some(format!("{}{told}", typed(text)?.before)))
+}
+
 /// A command as it was typed.
 #[derive(Debug, PartialEq)]
 struct Typed<'a> {
@@ -95,6 +110,16 @@ mod tests {
         for other in ["go /there", "<context>/go</context>\nDo it.", "/ go", "", "/"] {
             assert_eq!(parts(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_prompt_of_a_server_is_named_like_a_command() {
+        let message = r#"{"role":"user","content":"/mcp__git__review  a b"}"#;
+        let named = named_prompt(message).unwrap();
+        assert_eq!(named, ("git__review".to_owned(), "a b".to_owned()));
+        let told = r#"{"role":"user","content":"Look at a b."}"#;
+        assert_eq!(with_prompt(message, "Look at a b.").unwrap(), told);
+        assert_eq!(named_prompt(r#"{"role":"user","content":"/review mcp__git__x"}"#), None);
     }
 
     #[test]

@@ -10,11 +10,13 @@ pub(crate) mod enter_plan_mode;
 pub(crate) mod exit_plan_mode;
 pub(crate) mod glob;
 pub(crate) mod grep;
+pub(crate) mod list_mcp_resources;
 pub(crate) mod list_tasks;
 #[cfg(feature = "lsp")]
 pub(crate) mod lsp;
 pub(crate) mod notebook_edit;
 pub(crate) mod read;
+pub(crate) mod read_mcp_resource;
 pub(crate) mod skill;
 pub(crate) mod slash_command;
 pub(crate) mod task;
@@ -36,6 +38,7 @@ use super::tool::{AnyTool, Tool as _, erase};
 use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::lsp::LanguageServers;
+use crate::mcp::McpServers;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
 use crate::settings_files::SettingsFiles;
@@ -75,14 +78,15 @@ pub(crate) struct Services {
     pub(crate) languages: Option<Arc<LanguageServers>>,
     /// What the model may read of the configuration.
     pub(crate) settings: Arc<ReadableSettings>,
+    /// `None`: none are configured.
+    pub(crate) mcp: Option<McpServers>,
 }
 
 /// All tools in the order in which they are advertised. A provider's prompt cache depends on
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
-    #[cfg_attr(not(feature = "lsp"), expect(unused_mut, reason = "nothing is inserted then"))]
-    let mut tools = vec![
+    vec![
         erase(read::Read::new(services.runner.workers()).with_languages(languages())),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
@@ -112,25 +116,20 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
+        #[cfg(feature = "lsp")]
+        erase(lsp::Lsp::new(languages())),
+        erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
+        erase(read_mcp_resource::ReadMcpResource::new(services.mcp.clone())),
         erase(config::Config::new(Arc::clone(&services.settings))),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ];
-    #[cfg(feature = "lsp")]
-    if let Some(servers) = languages() {
-        let before_config = tools.iter().position(|tool| tool.name() == config::Config::NAME);
-        tools.insert(before_config.unwrap_or_default(), erase(lsp::Lsp::new(servers)));
-    }
-    tools
+    ]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #[cfg(feature = "lsp")]
-    use std::ffi::OsString;
-
     use serde_json::Value;
 
     use super::*;
@@ -160,29 +159,12 @@ pub(crate) mod tests {
         "nullable",
     ];
 
-    #[cfg(not(feature = "lsp"))]
-    fn languages(_: &Runner, _: &Sandbox) -> Option<Arc<LanguageServers>> {
-        None
-    }
-
-    #[cfg(feature = "lsp")]
-    fn languages(runner: &Runner, sandbox: &Sandbox) -> Option<Arc<LanguageServers>> {
-        let services = crate::lsp::LanguageServices {
-            runner: runner.clone(),
-            sandbox: sandbox.clone(),
-            is_sandbox_required: false,
-            settings_files: Arc::new(SettingsFiles::new(None, "/nonexistent".as_ref())),
-            search_path: OsString::new(),
-        };
-        Some(LanguageServers::new(&crate::lsp::LspSettings::default(), services))
-    }
-
     pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         let sandbox = Sandbox::new(runner.clone(), SandboxSettings::default());
         Toolset::new(list(&Services {
             files: Arc::default(),
-            languages: languages(&runner, &sandbox),
+            languages: None,
             sandbox,
             runner,
             sandbox_escape: false,
@@ -190,6 +172,7 @@ pub(crate) mod tests {
             settings_files: None,
             definitions: Definitions::none(),
             settings: Arc::default(),
+            mcp: None,
         }))
     }
 

@@ -2,8 +2,17 @@
 //!
 //! A turn keeps its snapshot to its end: what joins or leaves meanwhile is seen by the next one.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+
+use super::mcp;
 use super::toolset::Toolset;
-use crate::ids::KeyId;
+use crate::mcp::{McpServers, McpSnapshot, McpTool};
+use crate::permissions::DeniedTools;
+use crate::sync;
 
 /// Whether a tool of this name may join at any time, with its server.
 pub(crate) fn may_join(name: &str) -> bool {
@@ -14,15 +23,48 @@ pub(crate) fn may_join(name: &str) -> bool {
     has_parts && name.len() <= MAX_NAME && name.bytes().all(is_name_byte)
 }
 
-/// The built-in tools that are enabled. Cheap to clone.
+/// The built-in tools that are enabled, and the tools of MCP servers. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolCatalogue {
     built_in: Toolset,
+    mcp: Option<Arc<Joining>>,
+}
+
+/// The tools that come and go with their servers.
+#[derive(Debug)]
+struct Joining {
+    servers: McpServers,
+    /// What the operator's rules deny.
+    denied: DeniedTools,
+    first_turn_wait: Duration,
+    /// The first turn waits for servers that are starting. No later one does.
+    first_turn: OnceCell<()>,
+    last: Mutex<Option<Joined>>,
+}
+
+/// The toolset that was made of these tools, for the next turn that finds the same.
+#[derive(Debug)]
+struct Joined {
+    tools: Vec<Arc<McpTool>>,
+    has_resources: bool,
+    toolset: Toolset,
 }
 
 impl ToolCatalogue {
     pub(crate) fn new(built_in: Toolset) -> Self {
-        Self { built_in }
+        Self { built_in, mcp: None }
+    }
+
+    /// With the tools of MCP servers, less those that the operator's rules deny.
+    pub(crate) fn with_mcp(
+        mut self,
+        servers: McpServers,
+        first_turn_wait: Duration,
+        denied: DeniedTools,
+    ) -> Self {
+        let (first_turn, last) = (OnceCell::new(), Mutex::default());
+        self.mcp = Some(Arc::new(Joining { servers, denied, first_turn_wait, first_turn, last }));
+        self
     }
 
     /// The built-in tools, in list order.
@@ -30,8 +72,78 @@ impl ToolCatalogue {
         &self.built_in
     }
 
-    /// The tools that requests with this key have now: the built-in ones in list order.
-    pub(crate) fn snapshot(&self, _key: &KeyId) -> Toolset {
-        self.built_in.clone()
+    /// The tools that there are now: the built-in ones in list order, then those of MCP servers by
+    /// name.
+    pub(crate) fn snapshot(&self) -> Toolset {
+        match &self.mcp {
+            None => self.built_in.without(&mcp::OF_RESOURCES),
+            Some(joining) => joining.joined(&self.built_in, joining.servers.snapshot()),
+        }
+    }
+
+    /// The same, for a turn. The first one waits a little for servers that are starting.
+    pub(crate) async fn for_turn(&self) -> Toolset {
+        if let Some(joining) = &self.mcp {
+            let wait = || joining.servers.ready_within(joining.first_turn_wait);
+            joining.first_turn.get_or_init(wait).await;
+        }
+        self.snapshot()
+    }
+}
+
+impl Joining {
+    fn joined(&self, built_in: &Toolset, snapshot: McpSnapshot) -> Toolset {
+        let has_resources = !snapshot.resources.is_empty();
+        let toolset = self.with_tools(built_in, snapshot.tools, has_resources);
+        let withheld = snapshot.withheld.into_iter();
+        let withdrawn: HashMap<String, String> = withheld
+            .filter_map(|tool| {
+                let name = tool.name?;
+                let why = format!("{name} is not available now: {}", tool.why);
+                Some((name, why))
+            })
+            .collect();
+        toolset.with_withdrawn(withdrawn).with_server_words(snapshot.instructions)
+    }
+
+    fn with_tools(
+        &self,
+        built_in: &Toolset,
+        tools: Vec<Arc<McpTool>>,
+        has_resources: bool,
+    ) -> Toolset {
+        let mut last = sync::lock(&self.last);
+        let is_same = |joined: &&Joined| {
+            let same = |(one, other): (&Arc<McpTool>, &Arc<McpTool>)| Arc::ptr_eq(one, other);
+            joined.has_resources == has_resources
+                && joined.tools.len() == tools.len()
+                && joined.tools.iter().zip(&tools).all(same)
+        };
+        if let Some(joined) = last.as_ref().filter(is_same) {
+            return joined.toolset.clone();
+        }
+        let own =
+            if has_resources { built_in.clone() } else { built_in.without(&mcp::OF_RESOURCES) };
+        let erased = tools.iter().map(|tool| mcp::erase(self.servers.clone(), Arc::clone(tool)));
+        let joined = own.with(&Toolset::new(erased.collect()).without_denied(&self.denied));
+        let toolset = joined.clone();
+        *last = Some(Joined { tools, has_resources, toolset });
+        joined
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_tool_that_may_join_has_a_server_and_a_tool() {
+        for name in ["mcp__git__push", "mcp__a__b__c"] {
+            assert!(may_join(name), "{name}");
+        }
+        let long = format!("mcp__a__{}", "b".repeat(60));
+        for name in ["mcp__git", "mcp____push", "mcp__git__", "Bash", "mcp__git__a b", &long] {
+            assert!(!may_join(name), "{name}");
+        }
     }
 }

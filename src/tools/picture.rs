@@ -17,7 +17,7 @@ use image::{
     Limits, Rgb, Rgba, RgbaImage,
 };
 
-use super::tool::PictureFormat;
+use super::tool::{Picture, PictureFormat};
 
 /// The longest side of a picture that is sent. Providers shrink larger ones by themselves, or
 /// refuse them.
@@ -46,6 +46,24 @@ pub(crate) struct Prepared {
     pub(crate) height: u32,
     /// Width and height before it was turned and scaled.
     pub(crate) original: (u32, u32),
+}
+
+impl Prepared {
+    /// What was attached, in words. `written` is the format in which it came.
+    pub(crate) fn described(&self, written: PictureFormat) -> String {
+        let (width, height) = self.original;
+        let text = format!("{}, {width} x {height} pixels", written.name());
+        if (self.format, self.width, self.height) == (written, width, height) {
+            return text;
+        }
+        let (format, width, height) = (self.format.name(), self.width, self.height);
+        format!("{text}, shown as {format} of {width} x {height}")
+    }
+
+    pub(crate) fn attached(self, name: String) -> Picture {
+        let Self { format, bytes, width, height, .. } = self;
+        Picture { name, format, bytes, width, height }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -39,6 +39,8 @@ struct Members {
     joined: Bytes,
     /// Tools that were here before, by name, and why they are not now.
     withdrawn: Arc<HashMap<String, String>>,
+    /// What MCP servers say of their use, by server.
+    server_words: Arc<[(String, String)]>,
 }
 
 impl Toolset {
@@ -54,25 +56,37 @@ impl Toolset {
             places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
         }
         let joined = definitions.iter().map(|raw| raw.get()).collect::<Vec<_>>().join(",").into();
-        let withdrawn = Arc::default();
-        Self(Arc::new(Members { tools, places, definitions, joined, withdrawn }))
+        let (withdrawn, server_words) = (Arc::default(), Arc::default());
+        let members = Members { tools, places, definitions, joined, withdrawn, server_words };
+        Self(Arc::new(members))
     }
 
     /// These tools, and then those.
     pub(crate) fn with(&self, others: &Self) -> Self {
         let tools = self.tools().iter().chain(others.tools()).cloned().collect();
         let definitions = self.definitions().iter().chain(others.definitions());
-        let mut both = Self::from_parts(tools, definitions.cloned().collect());
-        let withdrawn = self.0.withdrawn.iter().chain(others.0.withdrawn.iter());
-        let withdrawn = withdrawn.map(|(name, why)| (name.clone(), why.clone())).collect();
-        Arc::make_mut(&mut both.0).withdrawn = Arc::new(withdrawn);
-        both
+        Self::from_parts(tools, definitions.cloned().collect())
     }
 
     /// Knows of further tools why they are not here, for the answer to their calls.
     pub(crate) fn with_withdrawn(mut self, withdrawn: HashMap<String, String>) -> Self {
         Arc::make_mut(&mut self.0).withdrawn = Arc::new(withdrawn);
         self
+    }
+
+    /// With what MCP servers say of their use, as pairs of a server and its words.
+    pub(crate) fn with_server_words(mut self, words: Vec<(String, String)>) -> Self {
+        Arc::make_mut(&mut self.0).server_words = words.into();
+        self
+    }
+
+    /// What MCP servers say of their use, of those whose tools are here.
+    pub(crate) fn server_words(&self) -> impl Iterator<Item = &(String, String)> {
+        let has_tools = |server: &str| {
+            let prefix = format!("mcp__{server}__");
+            self.names().any(|name| name.starts_with(&prefix))
+        };
+        self.0.server_words.iter().filter(move |(server, _)| has_tools(server))
     }
 
     /// The tool with exactly this name or alias.
@@ -184,7 +198,7 @@ impl Toolset {
     /// Keeps the tools whose index satisfies `is_kept`. Aliases that were removed before stay
     /// removed.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
-        let Members { tools, places, definitions, withdrawn, .. } = &*self.0;
+        let Members { tools, places, definitions, withdrawn, server_words, .. } = &*self.0;
         let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();
         if kept.len() == tools.len() {
             return self.clone();
@@ -196,6 +210,7 @@ impl Toolset {
         let members = Arc::make_mut(&mut toolset.0);
         members.places.retain(|name, _| places.contains_key(name));
         members.withdrawn = Arc::clone(withdrawn);
+        members.server_words = Arc::clone(server_words);
         toolset
     }
 }
@@ -292,7 +307,8 @@ mod tests {
     fn says_why_a_tool_has_gone() {
         let gone = HashMap::from([("mcp__a__b".to_owned(), "the server has stopped".to_owned())]);
         let both = Toolset::new(vec![erase(Read)])
-            .with(&Toolset::new(vec![erase(Grep), erase(Bash)]).with_withdrawn(gone));
+            .with(&Toolset::new(vec![erase(Grep), erase(Bash)]))
+            .with_withdrawn(gone);
         assert_eq!(names(&both), ["Read", "Grep", "Bash"]);
         assert_eq!(found(&both, "shell"), Some("Bash"));
         let refusal = both.without(&["Grep"]).unavailable("mcp__a__b").to_string();

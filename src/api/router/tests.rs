@@ -192,6 +192,7 @@ fn sessions(
         permissions,
         hooks: crate::hooks::Hooks::default(),
         definitions: crate::definitions::Definitions::none(),
+        mcp: None,
         settings: agent::TurnSettings::default(),
         approval: ApprovalSettings::default(),
         content_address: true,

@@ -50,6 +50,7 @@ impl Ground {
             definitions: crate::definitions::Definitions::none(),
             languages: None,
             settings: Arc::default(),
+            mcp: None,
         });
         let pipeline = Pipeline {
             agent_type: None,

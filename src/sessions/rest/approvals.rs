@@ -13,7 +13,7 @@ use crate::agent::record::Asked;
 use crate::blocking::FILES;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect, ShownRisk};
-use crate::ids::{AgentId, ApprovalId, KeyId, Scope, SessionId, TurnId};
+use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::permissions::{GrantHolder, KeepError, KeptGrants, RuleGrant};
 use crate::sessions::decisions::{asked, decide};
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
@@ -91,7 +91,7 @@ impl Rest {
         }
         let asked_by = self.asked_by(&row);
         let decision = read_decision(&asked, body)?;
-        self.check_updated_input(&holder.key, &asked.ask.tool, &decision)?;
+        self.check_updated_input(&asked.ask.tool, &decision)?;
         let kept = rules_to_keep(&asked, &decision).map(|grant| (holder, grant));
         if let Some((holder, grant)) = kept.clone() {
             // The person can still decide otherwise.
@@ -147,14 +147,9 @@ impl Rest {
 
     /// Refuses an input that the tool cannot read, while the person can still correct it. A tool
     /// that is gone is told of when the call is judged.
-    fn check_updated_input(
-        &self,
-        key: &KeyId,
-        tool: &str,
-        decision: &Decision,
-    ) -> Result<(), ApiError> {
+    fn check_updated_input(&self, tool: &str, decision: &Decision) -> Result<(), ApiError> {
         let Decision::Allow { updated_input: Some(input), .. } = decision else { return Ok(()) };
-        let tools = self.tools.snapshot(key);
+        let tools = self.tools.snapshot();
         let Some(tool) = tools.get(tool) else { return Ok(()) };
         let read = Arc::clone(tool).parse(input.clone());
         read.map(drop).map_err(|fault| {

@@ -43,7 +43,7 @@ where
         let Ok(context) = RequestContext::from_request_parts(&mut parts, state).await;
         let rules = key_bounds::bounded(rules, &context.client_key)?;
         let headers = parts.headers.clone();
-        let toolset = rules.catalogue.snapshot(&context.key_id);
+        let toolset = rules.catalogue.for_turn().await;
         let reservation = MemoryBudget::from_ref(state).reservation();
         let request = Request::from_parts(parts, body);
         let (body, _share) = body::read_json(request, &rules.limits, reservation).await?;

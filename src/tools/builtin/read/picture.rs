@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::media::Media;
 use crate::tools::answer::IMAGE_ATTACHED;
-use crate::tools::picture::{self, Prepared};
-use crate::tools::tool::{CallContext, Picture, PictureFormat, ToolError, ToolOutput};
+use crate::tools::picture;
+use crate::tools::tool::{CallContext, PictureFormat, ToolError, ToolOutput};
 
 pub(super) async fn read(
     media: Media,
@@ -24,7 +24,7 @@ fn show(path: &Path, bytes: Bytes, format: PictureFormat) -> Result<ToolOutput, 
     let prepared = picture::prepare(bytes, format).map_err(|error| {
         ToolError::Failed(format!("{name} is a {} picture, but {error}", format.name()))
     })?;
-    let mut text = format!("{IMAGE_ATTACHED} {name}: {}", described(format, &prepared));
+    let mut text = format!("{IMAGE_ATTACHED} {name}: {}", prepared.described(format));
     let extension = path.extension().map(|extension| extension.to_string_lossy());
     if extension.is_some_and(|extension| !format.is_called(&extension)) {
         text.push_str("\n(the contents decide what it is, not the name)");
@@ -36,22 +36,6 @@ fn show(path: &Path, bytes: Bytes, format: PictureFormat) -> Result<ToolOutput, 
         "height": prepared.original.1,
         "bytes": size,
     });
-    let pictures = vec![attached(name, prepared)];
+    let pictures = vec![prepared.attached(name)];
     Ok(ToolOutput { pictures, ..ToolOutput::text(text).with(structured) })
-}
-
-/// What was attached, in words.
-pub(super) fn described(format: PictureFormat, prepared: &Prepared) -> String {
-    let (width, height) = prepared.original;
-    let text = format!("{}, {width} x {height} pixels", format.name());
-    if (prepared.format, prepared.width, prepared.height) == (format, width, height) {
-        return text;
-    }
-    let (format, width, height) = (prepared.format.name(), prepared.width, prepared.height);
-    format!("{text}, shown as {format} of {width} x {height}")
-}
-
-pub(super) fn attached(name: String, prepared: Prepared) -> Picture {
-    let Prepared { format, bytes, width, height, .. } = prepared;
-    Picture { name, format, bytes, width, height }
 }

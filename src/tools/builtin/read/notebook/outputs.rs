@@ -8,7 +8,6 @@ use super::{brief, each_piece};
 use crate::json::{self, Object};
 use crate::processes::CommandOutput;
 use crate::tools::answer::IMAGE_ATTACHED;
-use crate::tools::builtin::read::picture::{attached, described};
 use crate::tools::picture;
 use crate::tools::tool::{Picture, PictureFormat};
 
@@ -72,8 +71,8 @@ impl<'a> Pictures<'a> {
         let format = PictureFormat::recognise(&bytes)
             .ok_or_else(|| "its data is not a picture in a supported format".to_owned())?;
         let prepared = picture::prepare(bytes.into(), format).map_err(|error| error.to_string())?;
-        let note = described(format, &prepared);
-        self.list.push(attached(format!("{}, cell {cell}", self.notebook), prepared));
+        let note = prepared.described(format);
+        self.list.push(prepared.attached(format!("{}, cell {cell}", self.notebook)));
         Ok(note)
     }
 }

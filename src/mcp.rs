@@ -1,0 +1,327 @@
+//! Runs the operator's MCP servers and calls their tools.
+//!
+//! Each server has a task of its own ([`server`]), so one that hangs or dies leaves the others
+//! alone. What a server says is untrusted: its lists are bounded and looked at ([`definitions`],
+//! [`names`]), what it was first seen to offer is remembered ([`pins`]), and its words are data.
+
+mod answer;
+mod connection;
+mod definitions;
+mod launcher;
+mod lines;
+mod names;
+mod offers;
+mod pins;
+mod redaction;
+mod restarts;
+mod server;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::Instant;
+
+pub(crate) use self::answer::{McpAnswer, McpPart};
+use self::connection::{Client, Patience, RequestFault};
+pub(crate) use self::definitions::{DroppedTool, McpTool};
+pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
+pub(crate) use self::names::is_server_name;
+pub(crate) use self::offers::{McpPrompt, McpResource};
+use self::pins::PinFile;
+pub(crate) use self::server::McpState;
+use self::server::{Catalogue, Server, Surroundings};
+pub(crate) use self::settings::{
+    MarkedTools, McpCommand, McpOwner, McpScope, McpServerSettings, McpSettings, McpTransport,
+    PinPolicy,
+};
+use crate::sync;
+use crate::text;
+
+/// The most of a server's instructions that the model is told.
+const MAX_INSTRUCTIONS_BYTES: usize = 2 << 10;
+
+/// The MCP servers. Ends them all when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct McpServers(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    servers: Vec<Arc<Server>>,
+    /// Those of scope `key`, by server and client key.
+    of_keys: Mutex<HashMap<(String, String), Arc<Server>>>,
+    surroundings: Surroundings,
+    running: Mutex<JoinSet<()>>,
+}
+
+/// What the servers offer at one moment. A turn keeps it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct McpSnapshot {
+    /// By advertised name.
+    pub(crate) tools: Vec<Arc<McpTool>>,
+    pub(crate) resources: Vec<McpResource>,
+    pub(crate) prompts: Vec<McpPrompt>,
+    /// Tools that a server has and that are not offered, and why.
+    pub(crate) withheld: Vec<DroppedTool>,
+    /// The servers' own words on how they are used, where the operator lets them be told.
+    pub(crate) instructions: Vec<(String, String)>,
+}
+
+/// A server as `check` and `status` show it.
+#[derive(Clone, Debug)]
+pub(crate) struct McpServerStatus {
+    pub(crate) name: String,
+    pub(crate) state: McpState,
+    pub(crate) version: Option<String>,
+    pub(crate) tools: usize,
+    pub(crate) withheld: Vec<DroppedTool>,
+    pub(crate) started_in: Option<Duration>,
+}
+
+/// Why a call has no answer. The text is for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct McpFault(pub(crate) String);
+
+impl McpServers {
+    /// Starts all servers at once, and waits for none. `state_dir` holds the pins.
+    pub(crate) fn start(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
+        let surroundings = Surroundings {
+            launcher,
+            pins: Arc::new(PinFile::new(state_dir)),
+            policy: settings.pin,
+            backoff: settings.backoff,
+        };
+        let servers: Vec<Arc<Server>> = settings
+            .servers
+            .into_iter()
+            .map(|settings| Arc::new(Server::new(Arc::new(settings))))
+            .collect();
+        let started = Self(Arc::new(Parts {
+            servers,
+            of_keys: Mutex::default(),
+            surroundings,
+            running: Mutex::new(JoinSet::new()),
+        }));
+        started.0.servers.iter().for_each(|server| started.spawn(server));
+        started
+    }
+
+    fn spawn(&self, server: &Arc<Server>) {
+        let (server, surroundings) = (server.clone(), self.0.surroundings.clone());
+        sync::lock(&self.0.running).spawn(async move { server.run(surroundings).await });
+    }
+
+    /// Waits until no server is starting any more, at most this long.
+    pub(crate) async fn ready_within(&self, within: Duration) {
+        let until = Instant::now() + within;
+        for server in &self.0.servers {
+            server.settled(until.saturating_duration_since(Instant::now())).await;
+        }
+    }
+
+    /// What the servers offer now. Looks at the file of pins, which takes microseconds.
+    pub(crate) fn snapshot(&self) -> McpSnapshot {
+        let mut snapshot = McpSnapshot::default();
+        for server in &self.0.servers {
+            let catalogue = server.now().catalogue;
+            let (tools, withheld) = self.offered(server, &catalogue);
+            snapshot.tools.extend(tools);
+            snapshot.withheld.extend(withheld);
+            snapshot.resources.extend(catalogue.resources.iter().cloned());
+            snapshot.prompts.extend(catalogue.prompts.iter().cloned());
+            if server.settings.instructions
+                && let Some(words) = &catalogue.facts.instructions
+            {
+                let shown = text::without_hidden(words);
+                let words = text::prefix(&shown, MAX_INSTRUCTIONS_BYTES).to_owned();
+                snapshot.instructions.push((server.settings.name.clone(), words));
+            }
+        }
+        snapshot.tools.sort_by(|a, b| a.name.cmp(&b.name));
+        snapshot
+    }
+
+    /// The tools of a server that are offered, and those that are not.
+    fn offered(
+        &self,
+        server: &Server,
+        catalogue: &Catalogue,
+    ) -> (Vec<Arc<McpTool>>, Vec<DroppedTool>) {
+        let Surroundings { pins, policy, .. } = &self.0.surroundings;
+        let pins = pins.current();
+        let name = &server.settings.name;
+        let fault = |tool: &McpTool| -> Option<String> {
+            let pins = match (&pins, policy) {
+                (_, PinPolicy::Off) => return None,
+                (Ok(pins), _) => pins,
+                (Err(why), _) => return Some(format!("mcp-pins.toml {why}")),
+            };
+            let pins = pins::of_server(pins, name, &server.started_as);
+            let why = pins::fault(*policy, pins, tool)?;
+            Some(format!("{why}; the operator takes it with `toolhand mcp accept {name}`"))
+        };
+        let mut withheld = catalogue.dropped.clone();
+        let mut offered = Vec::new();
+        for tool in &catalogue.tools {
+            match fault(tool) {
+                None => offered.push(tool.clone()),
+                Some(why) => withheld.push(DroppedTool {
+                    server: name.clone(),
+                    own_name: tool.own_name.clone(),
+                    name: Some(tool.name.clone()),
+                    why,
+                }),
+            }
+        }
+        (offered, withheld)
+    }
+
+    /// Each server as it is now.
+    pub(crate) fn states(&self) -> Vec<McpServerStatus> {
+        let state = |server: &Arc<Server>| {
+            let now = server.now();
+            let (tools, withheld) = self.offered(server, &now.catalogue);
+            McpServerStatus {
+                name: server.settings.name.clone(),
+                state: now.state,
+                version: now.catalogue.facts.version.clone(),
+                tools: tools.len(),
+                withheld,
+                started_in: now.started_in,
+            }
+        };
+        self.0.servers.iter().map(state).collect()
+    }
+
+    /// Takes the tools of a server as they are now. Returns how many there are.
+    pub(crate) async fn accept(&self, name: &str) -> Result<usize, McpFault> {
+        let server = self.server(name)?;
+        let now = server.now();
+        if now.state != McpState::Ready {
+            return Err(not_running(name, &now.state));
+        }
+        let (pins, seen) = (self.0.surroundings.pins.clone(), server.pins(&now.catalogue.tools));
+        let accepted = spawn_blocking(move || pins.accept(&seen)).await;
+        accepted.unwrap_or_else(|error| Err(error.to_string())).map_err(McpFault)?;
+        Ok(now.catalogue.tools.len())
+    }
+
+    /// Calls a tool once, and never again. Dropping the future tells the server so.
+    pub(crate) async fn call(
+        &self,
+        key: &str,
+        tool: &McpTool,
+        arguments: Map<String, Value>,
+        progress: Option<mpsc::Sender<String>>,
+    ) -> Result<McpAnswer, McpFault> {
+        let server = self.server_for(key, &tool.server).await?;
+        let client = running(&server)?;
+        self.expect_offered(&server, tool)?;
+        let patience = patience(&server);
+        let result = client.call(&tool.own_name, arguments, patience, progress).await;
+        let result = result.map_err(|fault| call_fault(&server, &fault))?;
+        answer::of_call(result, client.redaction()).map_err(McpFault)
+    }
+
+    /// Reads a resource. Its address goes to the server as it is.
+    pub(crate) async fn read_resource(
+        &self,
+        key: &str,
+        server: &str,
+        uri: &str,
+    ) -> Result<McpAnswer, McpFault> {
+        let server = self.server_for(key, server).await?;
+        let client = running(&server)?;
+        let result = client.read_resource(uri, patience(&server)).await;
+        let result = result.map_err(|fault| call_fault(&server, &fault))?;
+        answer::of_resource(result, client.redaction()).map_err(McpFault)
+    }
+
+    /// The text of a prompt, with the words behind the command as its arguments.
+    pub(crate) async fn prompt(
+        &self,
+        key: &str,
+        prompt: &McpPrompt,
+        words: &str,
+    ) -> Result<String, McpFault> {
+        let arguments = offers::prompt_arguments(prompt, words).map_err(McpFault)?;
+        let server = self.server_for(key, &prompt.server).await?;
+        let client = running(&server)?;
+        let result = client.prompt(&prompt.name, arguments, patience(&server)).await;
+        let result = result.map_err(|fault| call_fault(&server, &fault))?;
+        Ok(offers::prompt_text(&result, client.redaction()))
+    }
+
+    fn server(&self, name: &str) -> Result<Arc<Server>, McpFault> {
+        let found = self.0.servers.iter().find(|server| server.settings.name == name);
+        found
+            .cloned()
+            .ok_or_else(|| McpFault(format!("there is no MCP server {}", text::quoted_name(name))))
+    }
+
+    /// The server that answers this client key. One of scope `key` is started at its first call.
+    async fn server_for(&self, key: &str, name: &str) -> Result<Arc<Server>, McpFault> {
+        let for_all = self.server(name)?;
+        if for_all.settings.scope == McpScope::All {
+            return Ok(for_all);
+        }
+        let of_key = {
+            let mut of_keys = sync::lock(&self.0.of_keys);
+            let start = || {
+                let server = Arc::new(Server::new(for_all.settings.clone()));
+                self.spawn(&server);
+                server
+            };
+            of_keys.entry((name.to_owned(), key.to_owned())).or_insert_with(start).clone()
+        };
+        of_key.settled(of_key.settings.start_timeout).await;
+        Ok(of_key)
+    }
+
+    /// A tool may have changed, or gone, since the turn began.
+    fn expect_offered(&self, server: &Server, tool: &McpTool) -> Result<(), McpFault> {
+        let (offered, withheld) = self.offered(server, &server.now().catalogue);
+        if offered.iter().any(|now| now.own_name == tool.own_name && now.digest == tool.digest) {
+            return Ok(());
+        }
+        let why = withheld.into_iter().find(|now| now.own_name == tool.own_name);
+        let why = why.map_or_else(|| "the server has changed it".to_owned(), |now| now.why);
+        Err(McpFault(format!("{} is not offered any more: {why}", tool.name)))
+    }
+}
+
+fn running(server: &Server) -> Result<Client, McpFault> {
+    let now = server.now();
+    now.client.ok_or_else(|| not_running(&server.settings.name, &now.state))
+}
+
+fn not_running(name: &str, state: &McpState) -> McpFault {
+    let why = state.why().unwrap_or("it is still starting");
+    McpFault(format!("the MCP server {name} is not running: {why}"))
+}
+
+fn patience(server: &Server) -> Patience {
+    Patience { silent: server.settings.timeout, total: server.settings.max_time }
+}
+
+fn call_fault(server: &Server, fault: &RequestFault) -> McpFault {
+    let name = &server.settings.name;
+    McpFault(match fault {
+        RequestFault::Refused(why) => format!("the MCP server {name} refuses this: {why}"),
+        RequestFault::TimedOut => format!(
+            "the MCP server {name} did not answer in time; whether the call took effect is unknown"
+        ),
+        RequestFault::Ended => format!(
+            "the MCP server {name} ended while this call ran; whether it took effect is unknown"
+        ),
+        RequestFault::Malformed => format!("the answer of the MCP server {name} is none"),
+    })
+}

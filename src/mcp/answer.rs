@@ -1,0 +1,189 @@
+//! Takes apart what a server has answered to a call. Pure.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::redaction::Redaction;
+
+/// Parts of one answer. The rest is counted.
+const MAX_PARTS: usize = 1_000;
+
+/// The answer to a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct McpAnswer {
+    pub(crate) parts: Vec<McpPart>,
+    pub(crate) structured: Option<Value>,
+    pub(crate) is_error: bool,
+}
+
+/// A part of an answer, or of a resource.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum McpPart {
+    Text(String),
+    Picture {
+        mime_type: String,
+        bytes: Vec<u8>,
+    },
+    /// Audio, a blob, or something unknown.
+    File {
+        mime_type: String,
+        bytes: Vec<u8>,
+    },
+    /// The text of a resource.
+    Resource {
+        uri: String,
+        text: String,
+    },
+    /// A resource that the model may read. It is not followed.
+    Link {
+        uri: String,
+        name: String,
+    },
+}
+
+/// Takes apart the result of `tools/call`. The error is for the model.
+pub(super) fn of_call(mut result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
+    if let Some(kind) = result["resultType"].as_str()
+        && kind != "complete"
+    {
+        return Err(format!(
+            "the tool wants something that toolhand does not give ({})",
+            redaction.line(kind)
+        ));
+    }
+    let parts = match result["content"].take() {
+        Value::Array(parts) => parts_of(parts, redaction),
+        _ => Vec::new(),
+    };
+    let structured = match result["structuredContent"].take() {
+        Value::Null => None,
+        value => Some(redaction.value(value)),
+    };
+    Ok(McpAnswer { parts, structured, is_error: result["isError"] == true })
+}
+
+/// Takes apart the result of `resources/read`.
+pub(super) fn of_resource(mut result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
+    let Value::Array(contents) = result["contents"].take() else {
+        return Err("its answer holds no contents".into());
+    };
+    let parts = contents.into_iter().take(MAX_PARTS).map(|part| resource(part, redaction));
+    Ok(McpAnswer { parts: parts.collect(), ..McpAnswer::default() })
+}
+
+fn parts_of(parts: Vec<Value>, redaction: &Redaction) -> Vec<McpPart> {
+    let left_out = parts.len().saturating_sub(MAX_PARTS);
+    let mut taken: Vec<McpPart> =
+        parts.into_iter().take(MAX_PARTS).map(|part| part_of(part, redaction)).collect();
+    if 0 < left_out {
+        taken.push(McpPart::Text(format!("({left_out} more parts are left out)")));
+    }
+    taken
+}
+
+fn part_of(mut part: Value, redaction: &Redaction) -> McpPart {
+    let string = |value: &Value| redaction.line(value.as_str().unwrap_or_default());
+    let kind = part["type"].as_str().unwrap_or_default().to_owned();
+    match kind.as_str() {
+        "text" => McpPart::Text(redaction.text(part["text"].as_str().unwrap_or_default())),
+        "image" => decoded(&part["data"], &part["mimeType"], true),
+        "audio" => decoded(&part["data"], &part["mimeType"], false),
+        "resource" => resource(part["resource"].take(), redaction),
+        "resource_link" => McpPart::Link { uri: string(&part["uri"]), name: string(&part["name"]) },
+        _ => McpPart::File {
+            mime_type: "application/json".into(),
+            bytes: redaction.value(part).to_string().into_bytes(),
+        },
+    }
+}
+
+fn resource(contents: Value, redaction: &Redaction) -> McpPart {
+    match contents["text"].as_str() {
+        Some(text) => McpPart::Resource {
+            uri: redaction.line(contents["uri"].as_str().unwrap_or_default()),
+            text: redaction.text(text),
+        },
+        None => {
+            let is_picture =
+                contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
+            decoded(&contents["blob"], &contents["mimeType"], is_picture)
+        }
+    }
+}
+
+/// Base64 that does not decode is told, and never passed on.
+fn decoded(data: &Value, mime_type: &Value, is_picture: bool) -> McpPart {
+    let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind));
+    let mime_type = mime_type.unwrap_or("application/octet-stream").to_owned();
+    match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
+        Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
+        Ok(bytes) => McpPart::File { mime_type, bytes },
+        Err(_) => McpPart::Text(format!("(a part of type {mime_type} that is no valid base64)")),
+    }
+}
+
+fn is_mime_type(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"/.+-".contains(&b);
+    text.len() <= 100 && text.contains('/') && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    fn of(result: Value) -> Result<McpAnswer, String> {
+        of_call(result, &Redaction::new(vec![Secret::new("sk-secret")]))
+    }
+
+    #[test]
+    fn each_kind_of_content_is_taken_in_order() {
+        let answer = of(json!({"content": [
+            {"type": "text", "text": "a\u{1b}[31mb\u{202e}c sk-secret"},
+            {"type": "image", "data": "AQI=", "mimeType": "image/png"},
+            {"type": "audio", "data": "AQI=", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "x://1", "text": "hello"}},
+            {"type": "resource", "resource": {"uri": "x://1", "blob": "!!", "mimeType": "a b"}},
+            {"type": "resource_link", "uri": "file:///etc/passwd", "name": "n"},
+            {"type": "hologram", "x": 1},
+        ], "structuredContent": {"key": "sk-secret"}, "isError": true}))
+        .unwrap();
+
+        let (picture, sound) = ("image/png".to_owned(), "audio/wav".to_owned());
+        let bytes = vec![1, 2];
+        let bad = "(a part of type application/octet-stream that is no valid base64)";
+        assert_eq!(
+            answer.parts,
+            [
+                McpPart::Text("abc [secret]".into()),
+                McpPart::Picture { mime_type: picture, bytes: bytes.clone() },
+                McpPart::File { mime_type: sound, bytes },
+                McpPart::Resource { uri: "x://1".into(), text: "hello".into() },
+                McpPart::Text(bad.into()),
+                McpPart::Link { uri: "file:///etc/passwd".into(), name: "n".into() },
+                McpPart::File {
+                    mime_type: "application/json".into(),
+                    bytes: br#"{"type":"hologram","x":1}"#.to_vec()
+                },
+            ]
+        );
+        assert_eq!(answer.structured, Some(json!({"key": "[secret]"})));
+        assert!(answer.is_error);
+    }
+
+    #[test]
+    fn m9_an_answer_that_asks_for_input_is_an_error() {
+        let asks = json!({"resultType": "input_required", "inputRequests": {}});
+        assert!(of(asks).unwrap_err().contains("input_required"));
+    }
+
+    #[test]
+    fn an_answer_of_many_parts_or_none_is_bounded() {
+        assert_eq!(of(json!({})).unwrap(), McpAnswer::default());
+        let parts: Vec<_> = (0..5_000).map(|_| json!({"type": "text", "text": "x"})).collect();
+        assert_eq!(of(json!({"content": parts})).unwrap().parts.len(), 1_001);
+    }
+}

@@ -1,0 +1,88 @@
+//! Starts the program of a server, in the sandbox where there is one.
+
+use std::path::PathBuf;
+
+use super::settings::{McpCommand, McpOwner};
+use crate::processes::sandbox::{Confined, Sandbox};
+use crate::processes::{Command, PipedProcess, Runner};
+
+/// Starts programs of servers. The server has one.
+#[derive(Clone, Debug)]
+pub(crate) struct McpLauncher {
+    pub(crate) runner: Runner,
+    pub(crate) sandboxes: McpSandboxes,
+    /// Where a server works that names no directory.
+    pub(crate) workspace: PathBuf,
+}
+
+/// What holds the programs back.
+#[derive(Clone, Debug)]
+pub(crate) enum McpSandboxes {
+    /// The operator wants none.
+    Off,
+    On {
+        with_network: Sandbox,
+        without_network: Sandbox,
+        /// Nothing starts where no sandbox holds.
+        is_required: bool,
+    },
+}
+
+impl McpLauncher {
+    /// The error says why it does not start.
+    pub(super) async fn start(
+        &self,
+        server: &str,
+        owner: McpOwner,
+        command: &McpCommand,
+    ) -> Result<PipedProcess, String> {
+        let confined = self.confined(server, owner, command).await?;
+        let variables = command.variables.iter();
+        let variables = variables.map(|(name, value)| (name.into(), value.expose().into()));
+        let to_run = Command {
+            program: command.program.clone(),
+            arguments: command.arguments.clone(),
+            directory: self.directory(command),
+            confinement: confined.as_ref().map(|confined| confined.confinement.clone()),
+            kept_alive: confined.as_ref().map(Confined::guard),
+        };
+        self.runner.spawn_piped(&to_run, variables.collect()).map_err(|error| error.to_string())
+    }
+
+    fn directory(&self, command: &McpCommand) -> PathBuf {
+        command.directory.clone().unwrap_or_else(|| self.workspace.clone())
+    }
+
+    async fn confined(
+        &self,
+        server: &str,
+        owner: McpOwner,
+        command: &McpCommand,
+    ) -> Result<Option<Confined>, String> {
+        let McpSandboxes::On { with_network, without_network, is_required } = &self.sandboxes
+        else {
+            return unconfined(owner).map(|()| None);
+        };
+        let sandbox = if command.network { with_network } else { without_network };
+        let roots = vec![self.workspace.clone()];
+        let confined = sandbox.confine(roots, None).await;
+        let confined = confined.map_err(|error| format!("the sandbox fails: {error}"))?;
+        if confined.is_some() {
+            return Ok(confined);
+        }
+        if *is_required {
+            return Err("no sandbox holds on this machine, and the settings require one".into());
+        }
+        unconfined(owner)?;
+        tracing::warn!(server, "no sandbox holds: this MCP server runs without");
+        Ok(None)
+    }
+}
+
+/// The command of an operator's server is the operator's word.
+fn unconfined(owner: McpOwner) -> Result<(), String> {
+    match owner {
+        McpOwner::Operator => Ok(()),
+        McpOwner::Workspace => Err("a workspace's server runs only in a sandbox".into()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Lets the messages on a server's standard output through, one JSON object on each line, and
+//! skips what is none of them.
+
+use serde::Deserialize;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+/// The longest message: a picture or a long text. A server that sends more is ended.
+pub(super) const MAX_MESSAGE_BYTES: usize = 8 << 20;
+
+/// Lines that are no messages. Some servers greet; one that says more than this is ended.
+const MAX_NOISE_LINES: usize = 1_000;
+
+/// Why nothing more is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LinesEnd {
+    #[error("it closed its output")]
+    Closed,
+    #[error("it sent a message of more than 8 MiB")]
+    TooLong,
+    #[error("it printed more than {MAX_NOISE_LINES} lines that are no messages")]
+    Noise,
+    #[error("the connection was given up")]
+    NotWanted,
+}
+
+/// The part of a message that tells it from noise. The rest is skipped and not kept.
+#[derive(Deserialize)]
+struct Frame {
+    jsonrpc: Version,
+}
+
+#[derive(Deserialize)]
+enum Version {
+    #[serde(rename = "2.0")]
+    Two,
+}
+
+/// Copies messages until the server closes its output or breaks a limit. Half a line at the end is
+/// no message.
+pub(super) async fn copy_messages(
+    mut from: impl AsyncBufRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+) -> LinesEnd {
+    let (mut line, mut noise) = (Vec::new(), 0_usize);
+    loop {
+        let Ok(piece) = from.fill_buf().await else { return LinesEnd::Closed };
+        if piece.is_empty() {
+            return LinesEnd::Closed;
+        }
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        let length = end.map_or(piece.len(), |end| end + 1);
+        if MAX_MESSAGE_BYTES < line.len() + length {
+            return LinesEnd::TooLong;
+        }
+        line.extend_from_slice(&piece[..length]);
+        from.consume(length);
+        if end.is_none() {
+            continue;
+        }
+        if is_message(&line) {
+            if to.write_all(&line).await.is_err() {
+                return LinesEnd::NotWanted;
+            }
+        } else if !line.trim_ascii().is_empty() {
+            noise += 1;
+            if MAX_NOISE_LINES < noise {
+                return LinesEnd::Noise;
+            }
+        }
+        line.clear();
+        line.shrink_to(64 << 10);
+    }
+}
+
+fn is_message(line: &[u8]) -> bool {
+    let frame = std::str::from_utf8(line).ok().map(serde_json::from_str::<Frame>);
+    matches!(frame, Some(Ok(Frame { jsonrpc: Version::Two })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn check(from: &[u8]) -> (String, LinesEnd) {
+        let mut to = Vec::new();
+        let end = copy_messages(from, &mut to).await;
+        (String::from_utf8(to).unwrap(), end)
+    }
+
+    #[tokio::test]
+    async fn m8_noise_is_skipped_and_half_a_line_is_no_message() {
+        let message = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"text\":\"ä\"}}\n";
+        let noise = "starting…\n[1]\n{\"id\":1}\n\n{\"jsonrpc\":\"1.0\"}\n\"jsonrpc\"\n";
+        let mut bytes = [noise, message, noise, message].concat().into_bytes();
+        bytes.extend(b"{\"jsonrpc\":\"2.0\",\"x\":\"\xc3\"}\n{\"jsonrpc\":\"2.0\"");
+
+        let expected = (message.repeat(2), LinesEnd::Closed);
+        assert_eq!(check(&bytes).await, expected);
+    }
+
+    #[tokio::test]
+    async fn m8_a_line_without_end_and_noise_without_end_end_the_server() {
+        assert_eq!(check(&vec![b'x'; MAX_MESSAGE_BYTES + 1]).await.1, LinesEnd::TooLong);
+        assert_eq!(check(&b"noise\n".repeat(1_000)).await.1, LinesEnd::Closed);
+        assert_eq!(check(&b"noise\n".repeat(1_001)).await.1, LinesEnd::Noise);
+    }
+}

@@ -1,0 +1,60 @@
+//! Takes out of a server's words what nobody is to read: its keys, escape sequences and hidden
+//! characters.
+
+use serde_json::Value;
+
+use crate::processes;
+use crate::secret::Secret;
+use crate::text;
+
+/// Shorter values are no keys, and would hit ordinary words.
+const MIN_SECRET_BYTES: usize = 6;
+
+/// The longest line that an error tells.
+const MAX_LINE_CHARS: usize = 300;
+
+/// The keys of one server.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Redaction {
+    secrets: Vec<Secret>,
+}
+
+impl Redaction {
+    pub(super) fn new(mut secrets: Vec<Secret>) -> Self {
+        secrets.retain(|secret| MIN_SECRET_BYTES <= secret.expose().len());
+        // One may be the beginning of another.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+        Self { secrets }
+    }
+
+    pub(super) fn text(&self, text: &str) -> String {
+        let shown = processes::without_escapes(text);
+        let mut shown = text::without_hidden(&shown).into_owned();
+        for secret in &self.secrets {
+            if shown.contains(secret.expose()) {
+                shown = shown.replace(secret.expose(), "[secret]");
+            }
+        }
+        shown
+    }
+
+    /// The first line, short: what follows in an error is for who wrote the server.
+    pub(super) fn line(&self, text: &str) -> String {
+        let line = text.trim().lines().next().unwrap_or_default();
+        text::first_chars(&self.text(text::first_chars(line, 4 * MAX_LINE_CHARS)), MAX_LINE_CHARS)
+            .to_owned()
+    }
+
+    /// The same for each text of a value.
+    pub(super) fn value(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
+            Value::Object(members) => members
+                .into_iter()
+                .map(|(name, value)| (self.text(&name), self.value(value)))
+                .collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        }
+    }
+}

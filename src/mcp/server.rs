@@ -1,0 +1,245 @@
+//! Keeps one server running: starts it, lists what it offers, lists again when it says so, and
+//! restarts it when it has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::{Client, Connection, RequestFault, ServerFacts, StartFault};
+use super::definitions::{DroppedTool, MAX_TOOLS, McpTool, definitions};
+use super::launcher::McpLauncher;
+use super::offers::{McpPrompt, McpResource, prompts, resources};
+use super::pins::{PinFile, ServerPins};
+use super::restarts::Restarts;
+use super::settings::{McpServerSettings, PinPolicy};
+
+/// The most resources, templates and prompts of a server, each.
+const MAX_OFFERS: usize = 1_000;
+
+/// Whether a server can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum McpState {
+    Starting,
+    Ready,
+    /// It has ended, and is started again.
+    Failed(String),
+    /// It is not started again.
+    Off(String),
+    /// It wants an authorization that toolhand does not have.
+    NeedsAuth,
+}
+
+impl McpState {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Failed(_) => "failed",
+            Self::Off(_) => "off",
+            Self::NeedsAuth => "needs_auth",
+        }
+    }
+
+    pub(crate) fn why(&self) -> Option<&str> {
+        match self {
+            Self::Failed(why) | Self::Off(why) => Some(why),
+            Self::NeedsAuth => Some("it answers 401; put its key into `headers`"),
+            Self::Starting | Self::Ready => None,
+        }
+    }
+}
+
+/// What a server offers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Catalogue {
+    pub(super) tools: Vec<Arc<McpTool>>,
+    pub(super) dropped: Vec<DroppedTool>,
+    pub(super) resources: Vec<McpResource>,
+    pub(super) prompts: Vec<McpPrompt>,
+    pub(super) facts: ServerFacts,
+}
+
+/// A server as it is now.
+#[derive(Clone, Debug)]
+pub(super) struct Status {
+    pub(super) state: McpState,
+    /// Kept while the server is restarted, so that the definitions in a request do not change.
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) client: Option<Client>,
+    /// How long the last start took.
+    pub(super) started_in: Option<Duration>,
+}
+
+/// One process or session of a server.
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) settings: Arc<McpServerSettings>,
+    pub(super) started_as: String,
+    pub(super) status: watch::Sender<Status>,
+}
+
+/// What a server's task needs besides the server.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    pub(super) launcher: McpLauncher,
+    pub(super) pins: Arc<PinFile>,
+    pub(super) policy: PinPolicy,
+    pub(super) backoff: Vec<Duration>,
+}
+
+impl Server {
+    pub(super) fn new(settings: Arc<McpServerSettings>) -> Self {
+        let status = Status {
+            state: McpState::Starting,
+            catalogue: Arc::default(),
+            client: None,
+            started_in: None,
+        };
+        let started_as = settings.started_as();
+        Self { settings, started_as, status: watch::Sender::new(status) }
+    }
+
+    pub(super) fn now(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    /// Waits until the server is no longer starting, at most this long.
+    pub(super) async fn settled(&self, within: Duration) {
+        let mut status = self.status.subscribe();
+        let is_settled = |status: &Status| status.state != McpState::Starting;
+        _ = timeout(within, status.wait_for(is_settled)).await;
+    }
+
+    /// Runs the server until it stays off. Dropping the future ends it.
+    pub(super) async fn run(&self, surroundings: Surroundings) {
+        if !self.settings.enabled {
+            return self.turn_off(McpState::Off("it is disabled in the settings".into()));
+        }
+        let mut restarts = Restarts::new(surroundings.backoff.clone());
+        loop {
+            let why = match self.run_once(&surroundings).await {
+                Ok(why) | Err(StartFault::Failed(why)) => why,
+                Err(StartFault::NeedsAuth) => return self.turn_off(McpState::NeedsAuth),
+                Err(StartFault::Never(why)) => return self.turn_off(McpState::Off(why)),
+            };
+            let name = &self.settings.name;
+            let Some(wait) = restarts.next(Instant::now()) else {
+                tracing::warn!(server = name, %why, "an MCP server has ended too often");
+                return self.turn_off(McpState::Off(why));
+            };
+            tracing::warn!(server = name, %why, ?wait, "an MCP server has ended");
+            self.status.send_modify(|status| {
+                status.state = McpState::Failed(why);
+                status.client = None;
+            });
+            sleep(wait).await;
+        }
+    }
+
+    fn turn_off(&self, state: McpState) {
+        self.status.send_modify(|status| {
+            status.state = state;
+            status.client = None;
+            status.catalogue = Arc::default();
+        });
+    }
+
+    /// Starts the server and stays until it has ended. Returns why it has.
+    async fn run_once(&self, surroundings: &Surroundings) -> Result<String, StartFault> {
+        let settings = &self.settings;
+        let began = Instant::now();
+        let start = async {
+            let connection = Connection::open(settings, &surroundings.launcher).await?;
+            let catalogue = list_all(settings, &connection).await;
+            Ok((connection, catalogue.map_err(StartFault::Failed)?))
+        };
+        let started = timeout(settings.start_timeout, start).await;
+        let too_slow = || format!("it was not ready within {:?}", settings.start_timeout);
+        let (mut connection, catalogue) = started.map_err(|_| StartFault::Failed(too_slow()))??;
+        self.publish(surroundings, &connection, catalogue, began.elapsed()).await;
+        let list_changed = connection.list_changed.clone();
+        loop {
+            tokio::select! {
+                why = connection.ended() => return Ok(why),
+                () = list_changed.notified() => {}
+            }
+            let listing = timeout(settings.start_timeout, list_all(settings, &connection));
+            match listing.await {
+                Ok(Ok(catalogue)) => {
+                    self.publish(surroundings, &connection, catalogue, began.elapsed()).await;
+                }
+                Ok(Err(why)) => return Ok(why),
+                Err(_) => return Ok("its changed list does not come".into()),
+            }
+        }
+    }
+
+    async fn publish(
+        &self,
+        surroundings: &Surroundings,
+        connection: &Connection,
+        catalogue: Catalogue,
+        took: Duration,
+    ) {
+        let (pins, policy) = (surroundings.pins.clone(), surroundings.policy);
+        let seen = self.pins(&catalogue.tools);
+        let noted = spawn_blocking(move || pins.note(policy, &seen)).await;
+        let noted = noted.unwrap_or_else(|error| Err(error.to_string()));
+        if let Err(error) = noted {
+            tracing::warn!(server = self.settings.name, %error, "its tools cannot be pinned");
+        }
+        self.status.send_modify(|status| {
+            status.catalogue = Arc::new(catalogue);
+            status.client = Some(connection.client.clone());
+            if status.state != McpState::Ready {
+                status.started_in = Some(took);
+            }
+            status.state = McpState::Ready;
+        });
+    }
+
+    pub(super) fn pins(&self, tools: &[Arc<McpTool>]) -> ServerPins {
+        ServerPins::of_tools(&self.settings.name, &self.started_as, tools)
+    }
+}
+
+/// Lists what a server offers. Only its tools must be there: what else it fails to list, it does
+/// not offer.
+async fn list_all(
+    settings: &McpServerSettings,
+    connection: &Connection,
+) -> Result<Catalogue, String> {
+    let (client, facts) = (&connection.client, connection.facts.clone());
+    let listed = if facts.has_tools { client.tools(MAX_TOOLS).await } else { Ok(Vec::new()) };
+    let found = definitions(settings, &listed.map_err(|fault| list_fault(&fault))?);
+    let (mut entries, mut listed_prompts) = (Vec::new(), Vec::new());
+    if facts.has_resources {
+        entries = client.resources(MAX_OFFERS).await.unwrap_or_default();
+        entries.extend(client.resource_templates(MAX_OFFERS).await.unwrap_or_default());
+    }
+    if facts.has_prompts {
+        listed_prompts = client.prompts(MAX_OFFERS).await.unwrap_or_default();
+    }
+    entries.truncate(2 * MAX_OFFERS);
+    listed_prompts.truncate(MAX_OFFERS);
+    let redaction = client.redaction();
+    Ok(Catalogue {
+        tools: found.tools,
+        dropped: found.dropped,
+        resources: resources(&settings.name, &entries, redaction),
+        prompts: prompts(&settings.name, &listed_prompts, redaction),
+        facts,
+    })
+}
+
+fn list_fault(fault: &RequestFault) -> String {
+    match fault {
+        RequestFault::Refused(why) => format!("it refuses to list its tools: {why}"),
+        RequestFault::TimedOut => "it did not list its tools in time".into(),
+        RequestFault::Ended => "it ended while it listed its tools".into(),
+        RequestFault::Malformed => "its list of tools is none".into(),
+    }
+}

@@ -1,0 +1,327 @@
+//! Servers that follow a script, over real pipes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::processes::test_support::runner;
+
+const SERVER: &str = include_str!("tests/server.py");
+
+/// Servers in a state directory of their own.
+struct Ground {
+    directory: TempDir,
+    settings: McpSettings,
+}
+
+impl Ground {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(directory.path().join("server.py"), SERVER).unwrap();
+        let backoff = vec![Duration::from_millis(1); 3];
+        Self { directory, settings: McpSettings { backoff, ..McpSettings::default() } }
+    }
+
+    fn log(&self) -> std::path::PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn server(mut self, name: &str, script: Value) -> Self {
+        self.settings.servers.push(self.scripted(name, script));
+        self
+    }
+
+    fn scripted(&self, name: &str, mut script: Value) -> McpServerSettings {
+        script["log"] = json!(self.log());
+        let path = self.directory.path().join("server.py");
+        let command = McpCommand {
+            program: "/usr/bin/python3".into(),
+            arguments: vec![path.to_str().unwrap().to_owned(), script.to_string()],
+            variables: vec![("SCRIPT_KEY".into(), crate::secret::Secret::new("sk-very-secret"))],
+            directory: None,
+            network: true,
+        };
+        let transport = McpTransport::Stdio(command);
+        McpServerSettings::new(name, transport, McpOwner::Operator)
+    }
+
+    fn launcher(&self) -> McpLauncher {
+        let workspace = self.directory.path().to_owned();
+        McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace }
+    }
+
+    async fn start(&self) -> McpServers {
+        let servers =
+            McpServers::start(self.settings.clone(), self.launcher(), self.directory.path());
+        servers.ready_within(Duration::from_secs(60)).await;
+        servers
+    }
+
+    fn heard(&self) -> Vec<String> {
+        fs::read_to_string(self.log()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+}
+
+fn tool(name: &str) -> Value {
+    json!({"name": name, "description": "Does it.", "inputSchema": {"type": "object"}})
+}
+
+/// One server with one tool, which does this when it is called.
+fn answering(actions: Value) -> Value {
+    json!({"tools": [tool("do")], "on_call": actions})
+}
+
+async fn call(servers: &McpServers) -> Result<McpAnswer, McpFault> {
+    let snapshot = servers.snapshot();
+    servers.call("key", &snapshot.tools[0], Map::new(), None).await
+}
+
+/// Waits until the server is in such a state. A server that never is hangs the test.
+async fn until(servers: &McpServers, name: &str, is_so: impl Fn(&McpState) -> bool) {
+    let server = servers.server(name).unwrap();
+    let mut status = server.status.subscribe();
+    status.wait_for(|status| is_so(&status.state)).await.unwrap();
+}
+
+fn text(text: &str) -> Value {
+    json!({"content": [{"type": "text", "text": text}]})
+}
+
+#[tokio::test]
+async fn a_tool_is_listed_called_and_told_its_own_variables() {
+    let ground = Ground::new().server("scripted", answering(json!([{"env": "HOME"}])));
+    let servers = ground.start().await;
+
+    let snapshot = servers.snapshot();
+    assert_eq!(snapshot.tools[0].name, "mcp__scripted__do");
+    assert_eq!(snapshot.tools[0].description, "[MCP server scripted] Does it.");
+    let state = &servers.states()[0];
+    assert_eq!((state.state.name(), state.version.as_deref()), ("ready", Some("1.2")));
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("unset".into())]);
+}
+
+#[tokio::test]
+async fn m13_a_server_has_its_own_key_and_its_answer_does_not_show_it() {
+    let ground = Ground::new().server("scripted", answering(json!([{"env": "SCRIPT_KEY"}])));
+    let answer = call(&ground.start().await).await.unwrap();
+    assert_eq!(answer.parts, [McpPart::Text("[secret]".into())]);
+}
+
+#[tokio::test]
+async fn an_error_tells_neither_a_stack_nor_a_key() {
+    let message = "no such row sk-very-secret\n  at main.py line 3";
+    let error = json!({"code": -32000, "message": message, "data": {"trace": "at main.py"}});
+    let ground = Ground::new().server("scripted", answering(json!([{"error": error}])));
+    let fault = call(&ground.start().await).await.unwrap_err();
+    assert_eq!(fault.0, "the MCP server scripted refuses this: no such row [secret]");
+}
+
+#[tokio::test]
+async fn m4_a_definition_that_changes_is_taken_away_until_it_is_accepted() {
+    let changed = json!({"name": "do", "description": "Sends.", "inputSchema": {"type": "object"}});
+    let actions = json!([{"result": text("done")}, {"change": [changed, tool("new")]}]);
+    let ground = Ground::new().server("scripted", answering(actions));
+    let servers = ground.start().await;
+    let before = servers.snapshot();
+    let mut status = servers.server("scripted").unwrap().status.subscribe();
+
+    call(&servers).await.unwrap();
+    status.wait_for(|status| status.catalogue.tools.len() == 2).await.unwrap();
+
+    let after = servers.snapshot();
+    assert_eq!(after.tools.iter().map(|tool| &*tool.own_name).collect::<Vec<_>>(), ["new"]);
+    assert!(after.withheld[0].why.contains("toolhand mcp accept scripted"), "{after:?}");
+    let fault = servers.call("key", &before.tools[0], Map::new(), None).await.unwrap_err();
+    assert!(fault.0.contains("is not offered any more: its definition has changed"), "{fault}");
+
+    servers.accept("scripted").await.unwrap();
+    assert_eq!(servers.snapshot().tools.len(), 2);
+    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+}
+
+#[tokio::test]
+async fn m4_a_definition_that_changed_while_we_were_away_is_taken_away() {
+    let ground = Ground::new().server("scripted", answering(json!([])));
+    drop(ground.start().await);
+    let mut other = ground;
+    let mut script = answering(json!([]));
+    script["tools"][0]["description"] = json!("Sends.");
+    // The command is the same: the script changes by the file that it runs.
+    let path = other.directory.path().join("server.py");
+    let McpTransport::Stdio(command) = &other.settings.servers[0].transport else { panic!() };
+    let started_with = command.arguments[1].clone();
+    script["log"] = json!(other.log());
+    let replaced =
+        SERVER.replace("json.loads(sys.argv[1])", &format!("json.loads({:?})", script.to_string()));
+    fs::write(&path, replaced).unwrap();
+    other.settings.first_turn_wait = Duration::ZERO;
+
+    let snapshot = other.start().await.snapshot();
+
+    assert!(snapshot.tools.is_empty() && snapshot.withheld.len() == 1, "{started_with}");
+}
+
+#[tokio::test]
+async fn m6_a_server_that_never_answers_leaves_the_others_alone() {
+    let mut ground = Ground::new()
+        .server("good", answering(json!([{"result": text("done")}])))
+        .server("mute", json!({"on_initialize": [{"hang": 1}]}))
+        .server("listless", json!({"on_list": [{"hang": 1}]}));
+    for server in &mut ground.settings.servers[1..] {
+        server.start_timeout = Duration::from_millis(50);
+    }
+    ground.settings.backoff = Vec::new();
+    let servers = ground.start().await;
+
+    let states: Vec<_> = servers.states().iter().map(|server| server.state.name()).collect();
+    assert_eq!(states, ["ready", "off", "off"]);
+    assert!(call(&servers).await.is_ok());
+}
+
+#[tokio::test]
+async fn m6_a_call_that_is_never_answered_times_out_and_the_server_is_told() {
+    let mut ground = Ground::new().server("scripted", answering(json!([{"hang": 1}])));
+    ground.settings.servers[0].timeout = Duration::from_millis(50);
+    let servers = ground.start().await;
+
+    let fault = call(&servers).await.unwrap_err();
+
+    assert!(fault.0.contains("whether the call took effect is unknown"), "{fault}");
+    while !ground.heard().iter().any(|method| method == "notifications/cancelled") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+}
+
+#[tokio::test]
+async fn m6_a_call_that_nobody_waits_for_is_cancelled() {
+    let ground = Ground::new().server("scripted", answering(json!([{"hang": 1}])));
+    let servers = ground.start().await;
+    let heard = |word: &'static str| {
+        let ground = &ground;
+        async move {
+            while !ground.heard().iter().any(|method| method == word) {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+
+    tokio::select! {
+        _ = call(&servers) => panic!("it was answered"),
+        () = heard("tools/call") => {}
+    }
+
+    heard("notifications/cancelled").await;
+}
+
+#[tokio::test]
+async fn a_call_that_makes_progress_may_take_longer_than_its_timeout() {
+    let actions = json!([{"progress": 40}, {"result": text("done")}]);
+    let mut ground = Ground::new().server("scripted", answering(actions));
+    ground.settings.servers[0].timeout = Duration::from_secs(1);
+    let servers = ground.start().await;
+    let (progress, mut heard) = mpsc::channel(100);
+    let snapshot = servers.snapshot();
+
+    let answer = servers.call("key", &snapshot.tools[0], Map::new(), Some(progress)).await;
+
+    assert_eq!(answer.unwrap().parts, [McpPart::Text("done".into())]);
+    assert_eq!(heard.recv().await.as_deref(), Some("0/40 step"));
+}
+
+#[tokio::test]
+async fn m7_a_server_that_dies_in_a_call_is_restarted_and_the_call_is_not_repeated() {
+    let ground = Ground::new().server("scripted", answering(json!([{"exit": 7}])));
+    let servers = ground.start().await;
+
+    let fault = call(&servers).await.unwrap_err();
+    assert_eq!(
+        fault.0,
+        "the MCP server scripted ended while this call ran; whether it took effect is unknown"
+    );
+    until(&servers, "scripted", |state| *state != McpState::Ready).await;
+    until(&servers, "scripted", |state| *state == McpState::Ready).await;
+    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+}
+
+#[tokio::test]
+async fn m7_a_server_that_dies_at_each_start_is_off_after_three_restarts() {
+    let ground = Ground::new().server("scripted", json!({"on_start": [{"exit": 1}]}));
+    let servers = ground.start().await;
+    until(&servers, "scripted", |state| matches!(state, McpState::Off(_))).await;
+    assert_eq!(servers.states()[0].state.why(), Some("exit code 1"));
+}
+
+#[tokio::test]
+async fn m8_noise_and_a_flood_of_errors_are_skipped_and_a_long_line_ends_the_server() {
+    let noise = json!([{"raw": {"text": "noise\n", "times": 500}}, {"stderr": 4_000_000}]);
+    let mut script = answering(json!([{"raw": {"text": "xxxxxxxxxx", "times": 1_000_000}}]));
+    script["on_start"] = noise;
+    let mut ground = Ground::new().server("scripted", script);
+    ground.settings.backoff = Vec::new();
+    let servers = ground.start().await;
+    assert_eq!(servers.states()[0].state, McpState::Ready);
+
+    call(&servers).await.unwrap_err();
+
+    until(&servers, "scripted", |state| matches!(state, McpState::Off(_))).await;
+    assert_eq!(servers.states()[0].state.why(), Some("it sent a message of more than 8 MiB"));
+}
+
+#[tokio::test]
+async fn m9_foreign_ids_are_dropped_and_requests_are_refused() {
+    let ask = |id: u32, method: &str| {
+        json!({"send": {"id": id, "method": method, "params": {
+            "messages": [], "maxTokens": 1, "message": "?", "requestedSchema": {"type": "object", "properties": {}},
+        }}})
+    };
+    let answer = |id: u32| json!({"send": {"id": id, "result": text("foreign")}});
+    let actions = json!([
+        answer(999), answer(0), ask(1, "sampling/createMessage"), ask(2, "elicitation/create"),
+        ask(3, "roots/list"), {"result": text("done")}, {"result": text("again")},
+    ]);
+    let ground = Ground::new().server("scripted", answering(actions));
+    let servers = ground.start().await;
+
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+    let refused = || ground.heard().iter().filter(|line| line.contains("-32601")).count();
+    while refused() < 3 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+}
+
+#[tokio::test]
+async fn a_list_whose_cursor_leads_in_a_circle_ends() {
+    let pages = json!([[tool("a")], [tool("b")]]);
+    let ground = Ground::new().server("scripted", json!({"pages": pages}));
+    let snapshot = ground.start().await.snapshot();
+    assert_eq!(snapshot.tools.len(), 2);
+    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/list").count(), 64);
+}
+
+#[tokio::test]
+async fn a_list_with_a_tool_that_is_none_keeps_the_others() {
+    let tools = json!([tool("a"), {"name": 5}, {"name": "b"}, tool("c")]);
+    let ground = Ground::new().server("scripted", json!({"tools": tools}));
+    let snapshot = ground.start().await.snapshot();
+    assert_eq!((snapshot.tools.len(), snapshot.withheld.len()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_server_of_scope_key_is_started_for_each_key_that_calls_it() {
+    let mut ground = Ground::new().server("scripted", answering(json!([{"result": text("done")}])));
+    ground.settings.servers[0].scope = McpScope::Key;
+    let servers = ground.start().await;
+    let snapshot = servers.snapshot();
+
+    for key in ["a", "b", "a"] {
+        servers.call(key, &snapshot.tools[0], Map::new(), None).await.unwrap();
+    }
+
+    assert_eq!(ground.heard().iter().filter(|method| *method == "initialize").count(), 3);
+}

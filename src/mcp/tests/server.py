@@ -1,0 +1,90 @@
+"""An MCP server on standard input and output that does what its one argument, JSON, says.
+
+Members: `tools` (the list), `on_start`, `on_list`, `on_call`: what to do, a list of actions.
+"""
+
+import json
+import os
+import sys
+import time
+
+script = json.loads(sys.argv[1])
+out = sys.stdout.buffer
+lists = 0
+
+
+def send(message):
+    out.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    out.flush()
+
+
+def log(word):
+    if "log" in script:
+        with open(script["log"], "a") as file:
+            file.write(word + "\n")
+
+
+def act(actions, request):
+    for action in actions:
+        kind, value = next(iter(action.items()))
+        if kind == "exit":
+            sys.stdout.flush()
+            os._exit(value)
+        elif kind == "raw":
+            out.write(value["text"].encode() * value.get("times", 1))
+            out.flush()
+        elif kind == "stderr":
+            sys.stderr.write("x" * value)
+        elif kind == "send":
+            send(value)
+        elif kind == "progress":
+            token = request["params"]["_meta"]["progressToken"]
+            for n in range(value):
+                params = {"progressToken": token, "progress": n, "total": value, "message": "step"}
+                send({"method": "notifications/progress", "params": params})
+                time.sleep(0.05)
+        elif kind == "result":
+            send({"id": request["id"], "result": value})
+        elif kind == "error":
+            send({"id": request["id"], "error": value})
+        elif kind == "change":
+            script["tools"] = value
+            send({"method": "notifications/tools/list_changed"})
+        elif kind == "env":
+            text = os.environ.get(value, "unset")
+            send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        elif kind == "hang":
+            pass
+
+
+def page(cursor):
+    pages = script.get("pages")
+    if pages is None:
+        return {"tools": script["tools"]}
+    index = int(cursor or 0) % len(pages)
+    return {"tools": pages[index], "nextCursor": str(index + 1)}
+
+
+act(script.get("on_start", []), None)
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    log(method or json.dumps(message.get("error") or message.get("result")))
+    if method == "initialize":
+        if "on_initialize" in script:
+            act(script["on_initialize"], message)
+            continue
+        capabilities = script.get("capabilities", {"tools": {"listChanged": True}})
+        send({"id": message["id"], "result": {
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": capabilities,
+            "serverInfo": {"name": "scripted", "version": "1.2"},
+            "instructions": script.get("instructions"),
+        }})
+    elif method == "tools/list":
+        if "on_list" in script:
+            act(script["on_list"], message)
+        else:
+            send({"id": message["id"], "result": page(message.get("params", {}).get("cursor"))})
+    elif method == "tools/call":
+        act(script["on_call"], message)
