@@ -86,8 +86,7 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
-    #[cfg_attr(not(feature = "lsp"), expect(unused_mut, reason = "nothing is inserted then"))]
-    let mut tools = vec![
+    vec![
         erase(read::Read::new(services.runner.workers()).with_languages(languages())),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
@@ -117,6 +116,8 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
+        #[cfg(feature = "lsp")]
+        erase(lsp::Lsp::new(languages())),
         erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
         erase(read_mcp_resource::ReadMcpResource::new(services.mcp.clone())),
         erase(config::Config::new(Arc::clone(&services.settings))),
@@ -124,20 +125,11 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ];
-    #[cfg(feature = "lsp")]
-    if let Some(servers) = languages() {
-        let before_config = tools.iter().position(|tool| tool.name() == config::Config::NAME);
-        tools.insert(before_config.unwrap_or_default(), erase(lsp::Lsp::new(servers)));
-    }
-    tools
+    ]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #[cfg(feature = "lsp")]
-    use std::ffi::OsString;
-
     use serde_json::Value;
 
     use super::*;
@@ -167,29 +159,12 @@ pub(crate) mod tests {
         "nullable",
     ];
 
-    #[cfg(not(feature = "lsp"))]
-    fn languages(_: &Runner, _: &Sandbox) -> Option<Arc<LanguageServers>> {
-        None
-    }
-
-    #[cfg(feature = "lsp")]
-    fn languages(runner: &Runner, sandbox: &Sandbox) -> Option<Arc<LanguageServers>> {
-        let services = crate::lsp::LanguageServices {
-            runner: runner.clone(),
-            sandbox: sandbox.clone(),
-            is_sandbox_required: false,
-            settings_files: Arc::new(SettingsFiles::new(None, "/nonexistent".as_ref())),
-            search_path: OsString::new(),
-        };
-        Some(LanguageServers::new(&crate::lsp::LspSettings::default(), services))
-    }
-
     pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         let sandbox = Sandbox::new(runner.clone(), SandboxSettings::default());
         Toolset::new(list(&Services {
             files: Arc::default(),
-            languages: languages(&runner, &sandbox),
+            languages: None,
             sandbox,
             runner,
             sandbox_escape: false,
