@@ -66,6 +66,7 @@ mod live_rules;
 mod mcp_rule;
 pub mod measured;
 mod mode;
+mod name_pattern;
 mod opened_command;
 mod owned_tools;
 mod path_index;

@@ -45,6 +45,7 @@ pub(crate) const OUR_TOOLS: [&str; 18] = [
     "ExitPlanMode",
     "Skill",
     "SlashCommand",
+    "WebFetch",
     "Config",
 ];
 

@@ -1,7 +1,7 @@
 //! Matches the names of MCP tools with the rules for them: `mcp__server`, `mcp__server__*` and
 //! `mcp__server__tool`.
 
-use super::rules::matches_name;
+use super::name_pattern::matches_name;
 
 /// The beginning of the names of all MCP tools.
 const PREFIX: &str = "mcp__";

@@ -10,6 +10,7 @@ use super::domain::DomainPattern;
 use super::kind::AccessKind;
 use super::mcp_rule::McpRule;
 use super::mode::Mode;
+use super::name_pattern::matches_name;
 use super::opened_command::CommandAnalysis;
 use super::path_index::PathIndex;
 use super::path_lists::PathList;
@@ -569,23 +570,6 @@ impl Rule {
 /// Two tools use the same skills: what is forbidden to one must not go through the other.
 fn one_of_two(tool: &str) -> &str {
     if tool == "SlashCommand" { "Skill" } else { tool }
-}
-
-/// Whether the pattern, in which each `*` stands for any text, covers the name.
-pub(super) fn matches_name(pattern: &str, name: &str) -> bool {
-    // Of a command with any arguments, or of all in a folder.
-    if pattern.strip_suffix(":*").is_some_and(|whole| matches_name(whole, name)) {
-        return true;
-    }
-    let Some((first, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = rest.split('*').collect();
-    let last = parts.pop().unwrap_or_default();
-    for part in parts {
-        let Some((_, after)) = name.split_once(part) else { return false };
-        name = after;
-    }
-    name.ends_with(last)
 }
 
 /// Whether the path as the call names it is covered, and the one that it really is.

@@ -66,6 +66,9 @@ pub(crate) const EXTRA: [&str; 4] = [
 /// The tool that is of use only where a language server is there.
 pub(crate) const LSP: &str = "LSP";
 
+/// The tool that is of use only where a provider is set.
+pub(crate) const WEB_SEARCH: &str = web_search::WebSearch::NAME;
+
 /// The services that the tools need from the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -96,7 +99,7 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
-    let mut tools = vec![
+    vec![
         erase(read::Read::new(services.runner.workers()).with_languages(languages())),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
@@ -127,6 +130,9 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
         erase(web_fetch::WebFetch::new(Arc::clone(&services.web), services.page_reader.clone())),
+        erase(web_search::WebSearch::new(services.search.clone())),
+        #[cfg(feature = "lsp")]
+        erase(lsp::Lsp::new(languages())),
         erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
         erase(read_mcp_resource::ReadMcpResource::new(services.mcp.clone())),
         erase(config::Config::new(Arc::clone(&services.settings))),
@@ -134,25 +140,11 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ];
-    if let Some(search) = &services.search {
-        let after_fetch = tools.iter().position(|tool| tool.name() == web_fetch::WebFetch::NAME);
-        let place = after_fetch.map_or(0, |place| place + 1);
-        tools.insert(place, erase(web_search::WebSearch::new(Arc::clone(search))));
-    }
-    #[cfg(feature = "lsp")]
-    if let Some(servers) = languages() {
-        let before_config = tools.iter().position(|tool| tool.name() == config::Config::NAME);
-        tools.insert(before_config.unwrap_or_default(), erase(lsp::Lsp::new(servers)));
-    }
-    tools
+    ]
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    #[cfg(feature = "lsp")]
-    use std::ffi::OsString;
-
     use serde_json::Value;
 
     use super::*;
@@ -182,29 +174,12 @@ pub(crate) mod tests {
         "nullable",
     ];
 
-    #[cfg(not(feature = "lsp"))]
-    fn languages(_: &Runner, _: &Sandbox) -> Option<Arc<LanguageServers>> {
-        None
-    }
-
-    #[cfg(feature = "lsp")]
-    fn languages(runner: &Runner, sandbox: &Sandbox) -> Option<Arc<LanguageServers>> {
-        let services = crate::lsp::LanguageServices {
-            runner: runner.clone(),
-            sandbox: sandbox.clone(),
-            is_sandbox_required: false,
-            settings_files: Arc::new(SettingsFiles::new(None, "/nonexistent".as_ref())),
-            search_path: OsString::new(),
-        };
-        Some(LanguageServers::new(&crate::lsp::LspSettings::default(), services))
-    }
-
     pub(crate) fn toolset() -> Toolset {
         let runner = Runner::new("/proc/self/exe", Environment::allowed([]), None);
         let sandbox = Sandbox::new(runner.clone(), SandboxSettings::default());
         Toolset::new(list(&Services {
             files: Arc::default(),
-            languages: languages(&runner, &sandbox),
+            languages: None,
             sandbox,
             runner,
             sandbox_escape: false,

@@ -32,7 +32,8 @@ const OPERATIONS: [(&str, Operation); 9] = [
 
 #[derive(Debug)]
 pub(crate) struct Lsp {
-    servers: Arc<LanguageServers>,
+    /// `None`: nobody asks any.
+    servers: Option<Arc<LanguageServers>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,7 +66,7 @@ struct Opened {
 }
 
 impl Lsp {
-    pub(crate) fn new(servers: Arc<LanguageServers>) -> Self {
+    pub(crate) fn new(servers: Option<Arc<LanguageServers>>) -> Self {
         Self { servers }
     }
 }
@@ -110,6 +111,8 @@ impl Tool for Lsp {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let (name, operation) = input.operation()?;
+        let servers = self.servers.as_ref();
+        let servers = servers.ok_or_else(|| ToolError::failed("no language server is there"))?;
         let scope =
             permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
         let has_file = input.file_path.is_some();
@@ -124,7 +127,7 @@ impl Tool for Lsp {
         let ask = Ask { operation, document, place, query };
         let workspace = Arc::clone(&context.session.workspace);
         let answer = tokio::select! {
-            answer = self.servers.ask(&workspace, ask) => answer.map_err(ToolError::failed)?,
+            answer = servers.ask(&workspace, ask) => answer.map_err(ToolError::failed)?,
             () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let working_dir = context.agent.working_dir();
