@@ -353,7 +353,7 @@ mod tests {
         insta::assert_snapshot!(advice(&all.without(&["Wait"])).join("\n"), @r"
         Read a file before you change it.
         What an agent answers to Task is for you: the user does not see it, so tell them what matters.
-        Prefer Read, Glob and Grep to shell commands for looking at files.
+        Prefer Read, Glob, Grep and LSP to shell commands for looking at files.
         ");
     }
 
