@@ -119,6 +119,11 @@ async fn the_page_on_the_sandbox_works_from_top_to_bottom() {
     run("docs/sandbox.md").await;
 }
 
+#[tokio::test]
+async fn the_page_on_the_web_works_from_top_to_bottom() {
+    run("docs/web.md").await;
+}
+
 async fn run(document: &'static str) {
     let sdk = environment("sdk").await;
     if !kept("state/litellm/venv/.toolhand-installed").exists() {

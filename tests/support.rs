@@ -27,7 +27,7 @@ pub(crate) mod upstream;
 pub(crate) mod wire_rules;
 
 /// The server's tools, in the order in which the model is told of them.
-pub(crate) const OUR_TOOLS: [&str; 18] = [
+pub(crate) const OUR_TOOLS: [&str; 19] = [
     "Read",
     "Write",
     "Edit",
@@ -45,6 +45,7 @@ pub(crate) const OUR_TOOLS: [&str; 18] = [
     "ExitPlanMode",
     "Skill",
     "SlashCommand",
+    "WebFetch",
     "Config",
 ];
 

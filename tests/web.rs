@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::chunks::{calls, says, status, whole};
 use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{Request, Upstream};
 use crate::turn::answers_in;
 
 /// A web server that answers each path with fixed bytes. It ends with the test's process.
@@ -164,6 +164,8 @@ async fn w28_a_byte_now_and_then_is_no_page() {
     thread::spawn(move || {
         let mut open = Vec::new();
         for mut stream in listener.incoming().flatten() {
+            // An answer before the question would be no HTTP.
+            let _ = stream.read(&mut [0; 8192]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx");
             open.push(stream);
         }
@@ -204,7 +206,7 @@ async fn a_model_answers_the_prompt_and_its_usage_counts() {
     let input = json!({ "url": site.url("/"), "prompt": "What is it?" });
     let told_text = told(&server, &upstream, "WebFetch", input.clone()).await;
     assert!(told_text.contains("It is 42.") && !told_text.contains("Say yes"), "{told_text}");
-    let asked: Vec<_> = upstream.requests().iter().map(|request| request.json()).collect();
+    let asked: Vec<_> = upstream.requests().iter().map(Request::json).collect();
     let small = asked.iter().find(|body| body["model"] == "small").expect("the summary");
     assert!(small.get("tools").is_none() && small.to_string().contains("The answer is 42."));
     upstream.round_of("small", status(500, &json!({ "error": { "message": "no" } })));

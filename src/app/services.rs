@@ -120,6 +120,7 @@ impl Services {
                 .map_err(ServiceError::Upstream)?;
         let upstream = Arc::new(upstream);
         let web = web(config, runner.workers())?;
+        let search = search(config, secrets)?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
             files: Arc::new(Files::new(temp_files, settings_guard(file))),
@@ -133,7 +134,7 @@ impl Services {
             settings: Arc::new(readable::settings(config)),
             web: Arc::clone(&web),
             page_reader: page_reader(config, &upstream),
-            search: search(config, secrets)?,
+            search: search.clone(),
             mcp: servers.clone(),
         }));
         let home = environment.home();
@@ -161,6 +162,8 @@ impl Services {
         let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
         let toolset =
             if servers.is_some() { toolset } else { toolset.without(&tools::mcp::OF_RESOURCES) };
+        let toolset =
+            if search.is_some() { toolset } else { toolset.without(&[builtin::WEB_SEARCH]) };
         let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
         if let Some(servers) = &servers {
             let denied = permissions.denied_tools();

@@ -66,6 +66,9 @@ pub(crate) const EXTRA: [&str; 4] = [
 /// The tool that is of use only where a language server is there.
 pub(crate) const LSP: &str = "LSP";
 
+/// The tool that is of use only where a provider is set.
+pub(crate) const WEB_SEARCH: &str = web_search::WebSearch::NAME;
+
 /// The services that the tools need from the rest of the program.
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -96,7 +99,7 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
-    let mut tools = vec![
+    vec![
         erase(read::Read::new(services.runner.workers()).with_languages(languages())),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
@@ -127,6 +130,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
         erase(web_fetch::WebFetch::new(Arc::clone(&services.web), services.page_reader.clone())),
+        erase(web_search::WebSearch::new(services.search.clone())),
         #[cfg(feature = "lsp")]
         erase(lsp::Lsp::new(languages())),
         erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
@@ -136,13 +140,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ];
-    if let Some(search) = &services.search {
-        let after_fetch = tools.iter().position(|tool| tool.name() == web_fetch::WebFetch::NAME);
-        let place = after_fetch.map_or(0, |place| place + 1);
-        tools.insert(place, erase(web_search::WebSearch::new(Arc::clone(search))));
-    }
-    tools
+    ]
 }
 
 #[cfg(test)]

@@ -84,10 +84,11 @@ fn is_registered(first: u16, second: u16) -> bool {
 fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(of(high, low)),
         [0x2002, high, low, ..] => Some(of(high, low)),
         [0x2001, 0, .., high, low] => Some(of(!high, !low)),
-        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => Some(of(high, low)),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => {
+            Some(of(high, low))
+        }
         _ => None,
     }
 }

@@ -473,9 +473,9 @@ fn r20_no_spelling_of_an_inner_address_is_connected_to() {
     let config =
         ProptestConfig { cases, max_global_rejects: u32::MAX, ..ProptestConfig::default() };
     proptest!(config, |(spelling in spelled_url())| {
-        if let Ok(page) = PageUrl::parse(&spelling, &TrustedHosts::default()) {
-            let fetched = runtime.block_on(fetcher.fetch(&page));
-            prop_assert!(fetched.is_err(), "{page}");
+        if let Ok(target) = PageUrl::parse(&spelling, &TrustedHosts::default()) {
+            let outcome = runtime.block_on(fetcher.fetch(&target));
+            prop_assert!(outcome.is_err(), "{target}");
         }
         prop_assert_eq!(connections.0.load(Ordering::Relaxed), 0, "{}", spelling);
     });

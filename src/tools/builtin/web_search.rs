@@ -22,7 +22,8 @@ const SOURCES: &str = "(when you use these results, end your answer with a secti
 
 #[derive(Debug)]
 pub(crate) struct WebSearch {
-    search: Arc<Search>,
+    /// `None`: no provider is set, and the tool is not offered.
+    search: Option<Arc<Search>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,7 +39,7 @@ pub(crate) struct WebSearchInput {
 }
 
 impl WebSearch {
-    pub(crate) fn new(search: Arc<Search>) -> Self {
+    pub(crate) fn new(search: Option<Arc<Search>>) -> Self {
         Self { search }
     }
 }
@@ -71,6 +72,8 @@ impl Tool for WebSearch {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
+        let search = self.search.as_ref();
+        let search = search.ok_or_else(|| ToolError::failed("no search provider is set"))?;
         let text = permit.into_web_search();
         let text = text.ok_or_else(|| ToolError::failed("no search was permitted"))?;
         if !(MIN_QUERY_CHARS..=MAX_QUERY_CHARS).contains(&text.chars().count()) {
@@ -82,7 +85,7 @@ impl Tool for WebSearch {
         let domains = domains.map_err(ToolError::InvalidInput)?;
         let query = Query { text, domains };
         let found = tokio::select! {
-            found = self.search.search(&query, context.session.name()) => found,
+            found = search.search(&query, context.session.name()) => found,
             () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let found = found.map_err(ToolError::failed)?;
