@@ -37,6 +37,7 @@ use crate::sessions::approval_settings::ApprovalSettings;
 use crate::sessions::request::Progress;
 use crate::sessions::settings::SessionSettings;
 use crate::text::did_you_mean;
+use crate::web::WebSettings;
 use crate::{permissions, telemetry, tools, upstream};
 
 /// All settings, one member for each table.
@@ -63,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) sessions: SessionSettings,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) subagents: SubagentSettings,
+    pub(crate) web: WebSettings,
     pub(crate) mcp: McpSection,
     pub(crate) limits: Limits,
     pub(crate) log: telemetry::LogSettings,
@@ -208,7 +210,9 @@ pub(crate) fn load(given: &ConfigInput) -> Result<Loaded, ConfigError> {
     let mut config: Config = layers.read()?;
     config.resolve_paths(file::home(&given.variables).as_deref())?;
     config.check(&layers)?;
-    let secrets = secrets::collect(&given.variables, config.upstream.api_key_file.as_deref())?;
+    let (upstream_key, search_key) =
+        (config.upstream.api_key_file.as_deref(), config.web.search.api_key_file.as_deref());
+    let secrets = secrets::collect(&given.variables, upstream_key, search_key)?;
     let environment = Environment::allowed(given.variables.clone());
     let mcp = config.mcp.resolve(&secrets::McpValues(&given.variables));
     Ok(Loaded { config, secrets, environment, file, layers, mcp })
@@ -260,6 +264,7 @@ impl Config {
         let paths = [&mut server.workspace, &mut server.state_dir];
         let further = self.permissions.additional_directories.iter_mut();
         let further = further.chain(&mut self.upstream.api_key_file);
+        let further = further.chain(&mut self.web.search.api_key_file);
         let further = further.chain(&mut self.upstream.ca_file);
         let further = further.chain(&mut self.claude_user_dir.0);
         let further = further.chain(self.mcp.paths_mut());
@@ -307,6 +312,9 @@ impl Config {
         let bash = &self.tools.bash;
         if bash.timeout > bash.max_timeout {
             return bad("tools.bash.timeout", "is more than tools.bash.max_timeout".into());
+        }
+        if let Some((key, reason)) = self.web.fault() {
+            return bad(key, reason);
         }
         if let Some((key, reason)) = self.tools.fault() {
             return bad(key, reason);

@@ -21,7 +21,6 @@ pub(crate) mod notebook;
 pub(crate) mod outside_changes;
 pub(crate) mod page;
 pub(crate) mod patch;
-pub(crate) mod pdf;
 mod read_state;
 pub(crate) mod settings_guard;
 pub(crate) mod watcher;

@@ -27,6 +27,7 @@ pub(crate) mod secret;
 
 // Infrastructure: memory, threads, programs, directories, logs.
 pub(crate) mod blocking;
+pub(crate) mod http_client;
 pub(crate) mod memory_budget;
 pub(crate) mod named_file;
 pub(crate) mod processes;
@@ -44,6 +45,9 @@ pub(crate) mod trust;
 // The settings files that other programs share, the user's and the workspace's.
 pub(crate) mod settings_files;
 
+// The text of foreign documents, read by a worker process.
+pub(crate) mod documents;
+
 // Services. They do not know each other.
 pub(crate) mod definitions;
 pub(crate) mod files;
@@ -53,6 +57,7 @@ pub(crate) mod mcp;
 pub(crate) mod permissions;
 pub(crate) mod store;
 pub(crate) mod upstream;
+pub(crate) mod web;
 
 // The tool contract, and the built-in tools.
 pub(crate) mod tools;
@@ -94,6 +99,5 @@ pub use processes::measured as measured_commands;
 // Runs this process as the supervisor of a command, if it was started as one.
 pub use processes::supervisor::supervise_if_asked;
 
-// Runs this process as a reader of a PDF file, if it was started as one.
-#[cfg(feature = "pdf")]
-pub use files::pdf::extract_if_asked;
+// Runs this process as a reader of a foreign document, if it was started as one.
+pub use documents::read_if_asked;

@@ -1,4 +1,4 @@
-//! Starts the program: as the supervisor of a command or the reader of a file where it was started
+//! Starts the program: as the supervisor of a command or the reader of a document where it was started
 //! as one, otherwise with its command line.
 
 use std::process::ExitCode;
@@ -18,8 +18,7 @@ fn main() -> ExitCode {
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }
-    #[cfg(feature = "pdf")]
-    if let Some(code) = toolhand::extract_if_asked() {
+    if let Some(code) = toolhand::read_if_asked() {
         return code;
     }
     toolhand::commands::run()

@@ -33,4 +33,5 @@ mod startup;
 mod support;
 mod turn;
 mod upstream_faults;
+mod web;
 mod writes;

@@ -22,13 +22,14 @@ use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
 /// The documents with something to run.
-const RUN: [&str; 6] = [
+const RUN: [&str; 7] = [
     "README.md",
     "docs/clients.md",
     "docs/hooks.md",
     "docs/lsp.md",
     "docs/permissions.md",
     "docs/sandbox.md",
+    "docs/web.md",
 ];
 
 /// Held by a run, because each one starts a LiteLLM of several hundred megabytes.

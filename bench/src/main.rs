@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }
-    if let Some(code) = toolhand::extract_if_asked() {
+    if let Some(code) = toolhand::read_if_asked() {
         return code;
     }
     match std::env::args().nth(1).as_deref() {

@@ -451,6 +451,9 @@ mod tests {
             definitions: crate::definitions::Definitions::none(),
             languages: None,
             settings: Arc::default(),
+            web: crate::web::test_support::web(),
+            page_reader: None,
+            search: None,
             mcp: None,
         }))
     }

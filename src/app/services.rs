@@ -16,13 +16,17 @@ use crate::memory_budget::MemoryBudget;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::confinement::Network;
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
+use crate::processes::worker::Workers;
 use crate::processes::{Environment, Runner};
 use crate::settings_files::SettingsFiles;
 use crate::text::did_you_mean;
 use crate::tools::builtin;
 use crate::tools::catalogue::ToolCatalogue;
+use crate::tools::page_reader::PageReader;
 use crate::tools::subagent::TASK;
 use crate::tools::toolset::Toolset;
+use crate::web::search::Search;
+use crate::web::{Provider, SystemResolver, Web};
 use crate::workspace::{ResolveError, Workspace};
 use crate::{config, permissions, tools, upstream};
 
@@ -43,6 +47,7 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
+    pub(crate) web: Arc<Web>,
     /// `None`: none are configured. Started by whoever wants them to run.
     pub(crate) mcp: Option<McpServers>,
     /// `None`: this build has no client of them, or the operator wants none.
@@ -69,6 +74,8 @@ pub(crate) enum ServiceError {
     SettingsFile(String),
     #[error("{0}")]
     Upstream(String),
+    #[error("{0}")]
+    Web(String),
 }
 
 impl Services {
@@ -109,6 +116,12 @@ impl Services {
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
             .with_settings_files(Arc::clone(&settings_files));
+        let key = secrets.upstream_key.as_ref();
+        let upstream =
+            upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
+                .map_err(ServiceError::Upstream)?;
+        let upstream = Arc::new(upstream);
+        let web = web(config, runner.workers())?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
             files: Arc::new(Files::new(temp_files, settings_guard(file))),
@@ -120,6 +133,9 @@ impl Services {
             definitions: Arc::clone(&definitions),
             languages: languages.clone(),
             settings: Arc::new(readable::settings(config)),
+            web: Arc::clone(&web),
+            page_reader: page_reader(config, &upstream),
+            search: search(config, secrets)?,
             mcp: servers.clone(),
         }));
         let home = environment.home();
@@ -136,15 +152,10 @@ impl Services {
         }
         let permissions = permissions.with_sandbox(sandbox.clone(), config.sandbox.auto_allow);
         let toolset = enabled(&tools, &config.tools)?.without_denied(&permissions.denied_tools());
-        let key = secrets.upstream_key.as_ref();
-        let upstream =
-            upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
-                .map_err(ServiceError::Upstream)?;
         let workspaces = config.server.workspaces.iter();
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<BTreeMap<_, _>, ServiceError>>()?;
-        let upstream = Arc::new(upstream);
         let is_any_there = languages.as_ref().is_some_and(|servers: &Arc<LanguageServers>| {
             let all = workspaces.values().chain([permissions.workspace()]);
             all.into_iter().any(|workspace| servers.is_any_there(workspace))
@@ -165,6 +176,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
+            web,
             mcp: servers,
             languages,
             upstream,
@@ -183,6 +195,27 @@ impl Services {
             self.definitions.current(workspace);
         }
     }
+}
+
+/// What reads pages of the web.
+fn web(config: &Config, workers: Workers) -> Result<Arc<Web>, ServiceError> {
+    let upstream = config.upstream.url.join("");
+    let web = Web::new(&config.web, &upstream, workers, Arc::new(SystemResolver));
+    web.map(Arc::new).map_err(ServiceError::Web)
+}
+
+/// What answers the prompts of `WebFetch`, if a model is set for it.
+fn page_reader(config: &Config, upstream: &Arc<upstream::Client>) -> Option<PageReader> {
+    let model = config.web.summary_model.clone()?;
+    Some(PageReader::new(Arc::clone(upstream), model))
+}
+
+/// What searches the web, if a provider is set.
+fn search(config: &Config, secrets: &Secrets) -> Result<Option<Arc<Search>>, ServiceError> {
+    let is_upstream = config.web.search.provider == Some(Provider::Litellm);
+    let key = if is_upstream { &secrets.upstream_key } else { &secrets.search_key };
+    let search = Search::new(&config.web, &config.upstream.url.join(""), key.as_ref());
+    Ok(search.map_err(ServiceError::Web)?.map(Arc::new))
 }
 
 /// No level where the operator does without a sandbox.

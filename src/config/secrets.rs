@@ -18,9 +18,12 @@ const MIN_CLIENT_KEY: usize = 8;
 
 /// The keys from the environment and from files.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "each is a key")]
 pub(crate) struct Secrets {
     pub(crate) client_key: Option<Secret>,
     pub(crate) upstream_key: Option<Secret>,
+    /// The search provider's.
+    pub(crate) search_key: Option<Secret>,
 }
 
 /// Where the values of MCP servers come from.
@@ -36,16 +39,23 @@ impl ValueSource for McpValues<'_> {
     }
 }
 
-/// Collects the keys of the environment and of `upstream.api_key_file`.
+/// Collects the keys of the environment and of `upstream.api_key_file` and
+/// `web.search.api_key_file`.
 pub(crate) fn collect(
     variables: &Variables,
     upstream_key_file: Option<&Path>,
+    search_key_file: Option<&Path>,
 ) -> Result<Secrets, ConfigError> {
     let upstream_key = match (secret(variables, UPSTREAM_KEY)?, upstream_key_file) {
         (None, Some(path)) => Some(file::read_secret(path)?),
         (given, _) => given,
     };
-    Ok(Secrets { client_key: client_key(variables)?, upstream_key })
+    let search_key = search_key_file.map(|path| {
+        let named = |error| ConfigError::Invalid(format!("web.search.api_key_file: {error}"));
+        file::read_secret(path).map_err(named)
+    });
+    let search_key = search_key.transpose()?;
+    Ok(Secrets { client_key: client_key(variables)?, upstream_key, search_key })
 }
 
 /// The client key in the environment.
@@ -83,21 +93,21 @@ mod tests {
     #[test]
     fn x12_a_client_key_is_not_short_and_upstreams_may_be() {
         let given = |key: &str| Variables::from_iter([(CLIENT_KEY, key), (UPSTREAM_KEY, "sk")]);
-        let secrets = collect(&given("th-12345"), None).unwrap();
+        let secrets = collect(&given("th-12345"), None, None).unwrap();
         assert_eq!(secrets.client_key, Some(Secret::new("th-12345")));
         assert_eq!(secrets.upstream_key, Some(Secret::new("sk")));
 
-        let error = collect(&given("th-1234"), None).unwrap_err().to_string();
+        let error = collect(&given("th-1234"), None, None).unwrap_err().to_string();
         assert_eq!(error, "TOOLHAND_API_KEY is too short: a client key has at least 8 characters");
     }
 
     #[test]
     fn an_empty_key_is_none_and_an_unsendable_one_is_named_but_not_shown() {
         let empty = Variables::from_iter([(CLIENT_KEY, "")]);
-        assert_eq!(collect(&empty, None).unwrap().client_key, None);
+        assert_eq!(collect(&empty, None, None).unwrap().client_key, None);
 
         let broken = Variables::from_iter([(CLIENT_KEY, "th-\n1")]);
-        let error = collect(&broken, None).unwrap_err().to_string();
+        let error = collect(&broken, None, None).unwrap_err().to_string();
         assert_eq!(error, "TOOLHAND_API_KEY holds characters that no key has");
     }
 }

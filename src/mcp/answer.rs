@@ -68,7 +68,7 @@ pub(super) fn of_resource(mut result: Value, redaction: &Redaction) -> Result<Mc
     let Value::Array(contents) = result["contents"].take() else {
         return Err("its answer holds no contents".into());
     };
-    let parts = contents.into_iter().take(MAX_PARTS).map(|part| resource(part, redaction));
+    let parts = contents.into_iter().take(MAX_PARTS).map(|part| resource(&part, redaction));
     Ok(McpAnswer { parts: parts.collect(), ..McpAnswer::default() })
 }
 
@@ -82,14 +82,14 @@ fn parts_of(parts: Vec<Value>, redaction: &Redaction) -> Vec<McpPart> {
     taken
 }
 
-fn part_of(mut part: Value, redaction: &Redaction) -> McpPart {
+fn part_of(part: Value, redaction: &Redaction) -> McpPart {
     let string = |value: &Value| redaction.line(value.as_str().unwrap_or_default());
     let kind = part["type"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" => McpPart::Text(redaction.text(part["text"].as_str().unwrap_or_default())),
         "image" => decoded(&part["data"], &part["mimeType"], true),
         "audio" => decoded(&part["data"], &part["mimeType"], false),
-        "resource" => resource(part["resource"].take(), redaction),
+        "resource" => resource(&part["resource"], redaction),
         "resource_link" => McpPart::Link { uri: string(&part["uri"]), name: string(&part["name"]) },
         _ => McpPart::File {
             mime_type: "application/json".into(),
@@ -98,18 +98,13 @@ fn part_of(mut part: Value, redaction: &Redaction) -> McpPart {
     }
 }
 
-fn resource(contents: Value, redaction: &Redaction) -> McpPart {
-    match contents["text"].as_str() {
-        Some(text) => McpPart::Resource {
-            uri: redaction.line(contents["uri"].as_str().unwrap_or_default()),
-            text: redaction.text(text),
-        },
-        None => {
-            let is_picture =
-                contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
-            decoded(&contents["blob"], &contents["mimeType"], is_picture)
-        }
+fn resource(contents: &Value, redaction: &Redaction) -> McpPart {
+    if let Some(text) = contents["text"].as_str() {
+        let uri = redaction.line(contents["uri"].as_str().unwrap_or_default());
+        return McpPart::Resource { uri, text: redaction.text(text) };
     }
+    let is_picture = contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
+    decoded(&contents["blob"], &contents["mimeType"], is_picture)
 }
 
 /// Base64 that does not decode is told, and never passed on.

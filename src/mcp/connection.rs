@@ -292,7 +292,7 @@ async fn drain(mut stderr: pipe::Receiver, server: &str) {
     // It may hold keys that the program was given, so it is not for the usual log.
     let text = String::from_utf8_lossy(&kept);
     tracing::trace!(server, stderr = %text, "the standard error of an MCP server has ended");
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn exited(tree: &mut PipedTree) -> String {
@@ -410,36 +410,44 @@ impl Client {
     /// All pages of the server's list of tools, at most `most` and one more.
     pub(super) async fn tools(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
         let page = |cursor| {
-            let mut request = ListToolsRequest::default();
-            request.params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListToolsRequest(request)
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListToolsRequest(ListToolsRequest {
+                params,
+                ..ListToolsRequest::default()
+            })
         };
         self.pages("tools", most, page).await
     }
 
     pub(super) async fn resources(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
         let page = |cursor| {
-            let mut request = ListResourcesRequest::default();
-            request.params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListResourcesRequest(request)
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                params,
+                ..ListResourcesRequest::default()
+            })
         };
         self.pages("resources", most, page).await
     }
 
     pub(super) async fn resource_templates(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
         let page = |cursor| {
-            let mut request = ListResourceTemplatesRequest::default();
-            request.params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListResourceTemplatesRequest(request)
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                params,
+                ..ListResourceTemplatesRequest::default()
+            })
         };
         self.pages("resourceTemplates", most, page).await
     }
 
     pub(super) async fn prompts(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
         let page = |cursor| {
-            let mut request = ListPromptsRequest::default();
-            request.params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListPromptsRequest(request)
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListPromptsRequest(ListPromptsRequest {
+                params,
+                ..ListPromptsRequest::default()
+            })
         };
         self.pages("prompts", most, page).await
     }

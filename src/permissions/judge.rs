@@ -446,6 +446,7 @@ mod tests {
 
     use super::super::rules::{KnownTool, PermissionSettings};
     use super::*;
+    use crate::page_url::TrustedHosts;
 
     const KNOWN: [KnownTool<'_>; 7] = [
         KnownTool { name: "WebFetch", aliases: &["fetch_url"], access: AccessKind::Fetch },
@@ -501,7 +502,7 @@ mod tests {
     }
 
     fn fetch(url: &str) -> Call {
-        let page = PageUrl::from_url(url.parse().unwrap()).unwrap();
+        let page = PageUrl::parse(url, &TrustedHosts::default()).unwrap();
         ("WebFetch", AccessEffect::Fetch(Box::leak(Box::new(page))))
     }
 

@@ -40,8 +40,10 @@ impl AccessKind {
 impl AccessKind {
     /// Whether a call of a tool of this kind may ask for access of the other kind.
     pub(super) fn covers(self, other: Self) -> bool {
-        // What may change the session need not do so in each call.
-        self == other || (self == Self::Consent && other == Self::None)
+        // What may change the session need not do so in each call, and a URL that cannot be
+        // fetched is not: such a call answers why.
+        let may_do_nothing = matches!(self, Self::Consent | Self::Fetch);
+        self == other || (may_do_nothing && other == Self::None)
     }
 }
 

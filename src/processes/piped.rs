@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
-use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
+use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause};
 use super::connection::{Connection, LaunchPlace, Orders, Reports};
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::RunError;
@@ -34,7 +33,6 @@ pub(crate) struct PipedProcess {
 /// The process and all that it has started. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct PipedTree {
-    requests: mpsc::UnboundedSender<StopReason>,
     watching: JoinSet<Result<PipedEnd, RunError>>,
 }
 
@@ -66,16 +64,15 @@ impl PipedProcess {
         let (stderr, its_errors) = pipe_with(PipeFlags::CLOEXEC)?;
         let connection = Connection::start(command, kept_alive, its_output, its_errors)?;
         let Connection { supervisor, reports, orders } = connection;
-        let (requests, requested) = mpsc::unbounded_channel();
         let (its_input, steps) = (Some(its_input), CommandState::new());
-        let watch = Watch { supervisor, reports, orders, requested, its_input, steps };
+        let watch = Watch { supervisor, reports, orders, its_input, steps };
         let mut watching = JoinSet::new();
         watching.spawn(watch.run(launch));
         Ok(Self {
             stdin: pipe::Sender::from_owned_fd(stdin)?,
             stdout: pipe::Receiver::from_owned_fd(stdout)?,
             stderr: pipe::Receiver::from_owned_fd(stderr)?,
-            tree: PipedTree { requests, watching },
+            tree: PipedTree { watching },
         })
     }
 }
@@ -90,12 +87,6 @@ impl PipedTree {
             None => Err(RunError::Supervisor(io::Error::other("its end was told already"))),
         }
     }
-
-    /// Begins to end the tree. It can still take its grace.
-    pub(crate) fn stop(&self, why: StopReason) {
-        // It may have ended by itself.
-        _ = self.requests.send(why);
-    }
 }
 
 /// The task that watches the program.
@@ -103,7 +94,6 @@ struct Watch {
     supervisor: Supervisor,
     reports: Reports,
     orders: Orders,
-    requested: mpsc::UnboundedReceiver<StopReason>,
     /// Until the supervisor has it.
     its_input: Option<OwnedFd>,
     steps: CommandState,
@@ -141,7 +131,6 @@ impl Watch {
             let event = tokio::select! {
                 event = self.reports.next() => event,
                 () = &mut deadline => CommandEvent::Deadline,
-                Some(why) = self.requested.recv() => CommandEvent::Stop(why),
             };
             if let CommandEvent::Reported(Report::Taken) = event
                 && let Some(input) = self.its_input.take()

@@ -15,11 +15,8 @@ use tokio::process::{Child, ChildStdout};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "pdf")]
-pub(crate) use self::confinement::confine_self;
+pub(crate) use self::confinement::{WorkerLimits, confine_self};
 
-// Reading PDF files is the only task that there is.
-#[cfg(feature = "pdf")]
 mod confinement;
 
 /// The hidden command that makes our binary a worker.
@@ -137,7 +134,6 @@ fn end_of(status: ExitStatus) -> WorkerEnd {
 }
 
 /// The arguments of this process, if it was started as a worker for `task`.
-#[cfg(feature = "pdf")]
 pub(crate) fn asked(task: &str) -> Option<Vec<String>> {
     let mut arguments = std::env::args_os().skip(1);
     let is_asked = arguments.next()? == COMMAND && arguments.next()? == task;

@@ -29,10 +29,13 @@ pub(crate) mod task_update;
 pub(crate) mod todo_write;
 #[cfg(feature = "bench-tool")]
 pub(crate) mod wait;
+pub(crate) mod web_fetch;
+pub(crate) mod web_search;
 pub(crate) mod write;
 
 use std::sync::Arc;
 
+use super::page_reader::PageReader;
 use super::readable_settings::ReadableSettings;
 use super::tool::{AnyTool, Tool as _, erase};
 use crate::definitions::Definitions;
@@ -42,6 +45,8 @@ use crate::mcp::McpServers;
 use crate::processes::Runner;
 use crate::processes::sandbox::Sandbox;
 use crate::settings_files::SettingsFiles;
+use crate::web::Web;
+use crate::web::search::Search;
 
 /// The advice that every tool that changes files gives.
 const READ_FIRST: &str = "Read a file before you change it.";
@@ -78,6 +83,11 @@ pub(crate) struct Services {
     pub(crate) languages: Option<Arc<LanguageServers>>,
     /// What the model may read of the configuration.
     pub(crate) settings: Arc<ReadableSettings>,
+    pub(crate) web: Arc<Web>,
+    /// Answers the prompts of `WebFetch`.
+    pub(crate) page_reader: Option<PageReader>,
+    /// `None`: no search provider is set.
+    pub(crate) search: Option<Arc<Search>>,
     /// `None`: none are configured.
     pub(crate) mcp: Option<McpServers>,
 }
@@ -86,7 +96,7 @@ pub(crate) struct Services {
 /// this order.
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
-    vec![
+    let mut tools = vec![
         erase(read::Read::new(services.runner.workers()).with_languages(languages())),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
@@ -116,6 +126,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(exit_plan_mode::ExitPlanMode),
         erase(skill::Skill::new(Arc::clone(&services.definitions))),
         erase(slash_command::SlashCommand::new(Arc::clone(&services.definitions))),
+        erase(web_fetch::WebFetch::new(Arc::clone(&services.web), services.page_reader.clone())),
         #[cfg(feature = "lsp")]
         erase(lsp::Lsp::new(languages())),
         erase(list_mcp_resources::ListMcpResources::new(services.mcp.clone())),
@@ -125,7 +136,13 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(wait::Timed::<false>),
         #[cfg(feature = "bench-tool")]
         erase(wait::Timed::<true>),
-    ]
+    ];
+    if let Some(search) = &services.search {
+        let after_fetch = tools.iter().position(|tool| tool.name() == web_fetch::WebFetch::NAME);
+        let place = after_fetch.map_or(0, |place| place + 1);
+        tools.insert(place, erase(web_search::WebSearch::new(Arc::clone(search))));
+    }
+    tools
 }
 
 #[cfg(test)]
@@ -172,6 +189,9 @@ pub(crate) mod tests {
             settings_files: None,
             definitions: Definitions::none(),
             settings: Arc::default(),
+            web: crate::web::test_support::web(),
+            page_reader: None,
+            search: None,
             mcp: None,
         }))
     }

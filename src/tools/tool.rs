@@ -17,6 +17,7 @@ pub(crate) use super::output::{Picture, PictureFormat, ToolError, ToolOutput};
 use super::own_choice::OwnChoice;
 use super::question::Question;
 use super::session_context::SessionContext;
+use super::side_usage::SideUsage;
 use super::subagent::Subagents;
 use super::tasks::BackgroundTask;
 use crate::input_schema::{self, InputSchema, PropertyAliases};
@@ -126,6 +127,8 @@ pub(crate) struct CallContext {
     pub(crate) max_chars: Option<usize>,
     /// What starts subagents. `None`: nothing does.
     pub(crate) subagents: Option<Arc<dyn Subagents>>,
+    /// What the call's own requests upstream cost.
+    pub(crate) side_usage: SideUsage,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -149,7 +152,14 @@ impl CallContext {
         session: Arc<SessionContext>,
         cancelled: CancellationToken,
     ) -> Self {
-        Self { agent, session, cancelled, max_chars: None, subagents: None }
+        Self {
+            agent,
+            session,
+            cancelled,
+            max_chars: None,
+            subagents: None,
+            side_usage: SideUsage::default(),
+        }
     }
 
     /// Makes a path of the model absolute. `None` is the working directory.

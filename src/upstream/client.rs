@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER,
 };
-use reqwest::{Certificate, ClientBuilder, Method, Proxy, RequestBuilder, Response, Url};
-use rustls::RootCertStore;
+use reqwest::{ClientBuilder, Method, Proxy, RequestBuilder, Response, Url};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::value::RawValue;
@@ -19,6 +18,7 @@ use super::sse::guard::SseLimits;
 use super::stream::{ChunkStream, Draining};
 use super::trace::TraceHeaders;
 use super::whole_body::whole_body_within;
+use crate::http_client;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::named_file;
@@ -238,35 +238,12 @@ async fn beginning(mut response: Response, most: usize) -> Vec<u8> {
 
 /// An HTTP client that follows no redirect and uses no proxy of the environment.
 pub(crate) fn http(settings: &UpstreamSettings) -> Result<reqwest::Client, String> {
-    // An error means that a provider is installed already.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let own = own_certificates(settings)?;
-    let with_system_roots = builder(settings)?
-        .tls_certs_merge(own.iter().filter_map(|der| Certificate::from_der(der).ok()))
-        .build();
-    with_system_roots.or_else(|_| with_bundled_roots(settings, own))
+    http_client::build(own_certificates(settings)?, |builder| prepared(builder, settings))
 }
 
-/// A client with bundled root certificates. Without any system certificates the client could
-/// not be built, not even for plain HTTP.
-fn with_bundled_roots(
-    settings: &UpstreamSettings,
-    own: Vec<CertificateDer<'static>>,
-) -> Result<reqwest::Client, String> {
-    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-    roots.add_parsable_certificates(own);
-    let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    let client = builder(settings)?.tls_backend_preconfigured(tls).build();
-    client.map_err(|error| format!("no HTTP client can be made: {error}"))
-}
-
-/// The settings that both clients share.
-fn builder(settings: &UpstreamSettings) -> Result<ClientBuilder, String> {
-    let builder = reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .no_proxy()
-        .tcp_nodelay(true)
+/// Adds what is set for upstream.
+fn prepared(builder: ClientBuilder, settings: &UpstreamSettings) -> Result<ClientBuilder, String> {
+    let builder = builder
         .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
         .connect_timeout(settings.connect_timeout);
     let Some(proxy) = &settings.proxy else { return Ok(builder) };

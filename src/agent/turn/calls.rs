@@ -22,6 +22,7 @@ use crate::execution::schedule::Position;
 use crate::execution::scheduler::{Scheduler, WorkOutcome};
 use crate::openai::usage::Usage;
 use crate::sync;
+use crate::tools::side_usage::SideUsage;
 use crate::tools::subagent::TASK;
 use crate::tools::tool::{CallContext, ToolError};
 
@@ -358,9 +359,12 @@ impl CallTask {
         let agent = self.subagents.zip(self.slot);
         let agent = agent.map(|(subagents, slot)| subagents.for_call(slot, resumption, tell));
         let subagents = agent.as_ref().map(|agent| agent.subagents());
-        let executed = call.run(CallContext { subagents, ..self.context }).await;
+        let side_usage = SideUsage::default();
+        let context = CallContext { subagents, side_usage: side_usage.clone(), ..self.context };
+        let executed = call.run(context).await;
         let AgentOutcome { suspended, usage } =
             agent.map(|agent| agent.take_outcome()).unwrap_or_default();
+        let usage = usage.or_else(|| side_usage.take());
         let duration = began.elapsed();
         match (executed, suspended) {
             (Executed::Answered(result), _) => CallEnd::Answered(result, duration, usage),

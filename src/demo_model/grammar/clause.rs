@@ -12,6 +12,7 @@ pub(super) enum Verb {
     Replace,
     Call,
     Ask,
+    Fetch,
     Plan,
 }
 
@@ -26,6 +27,7 @@ impl Verb {
             "replace" => Self::Replace,
             "call" => Self::Call,
             "ask" => Self::Ask,
+            "fetch" => Self::Fetch,
             "plan" => Self::Plan,
             _ => return None,
         })

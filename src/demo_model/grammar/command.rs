@@ -29,6 +29,10 @@ impl Clause<'_> {
             }
             Verb::Call => Command::Call(self.named()?),
             Verb::Ask => Command::Call(call("Task", self.task()?)),
+            Verb::Fetch => {
+                let page = skip(&self.words, &["the", "page", "url"]);
+                Command::Call(call("WebFetch", json!({ "url": page.first()?.argument() })))
+            }
         };
         Some(vec![one])
     }

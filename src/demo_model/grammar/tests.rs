@@ -177,3 +177,8 @@ fn asks_an_agent_to_do_something() {
         r#"Task{"description":"read a.txt and b.txt","prompt":"read a.txt and b.txt","subagent_type":"reviewer"}"#,
     );
 }
+
+#[test]
+fn a_page_is_fetched() {
+    check("fetch https://example.com/", r#"WebFetch{"url":"https://example.com/"}"#);
+}

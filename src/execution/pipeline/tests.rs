@@ -50,6 +50,9 @@ impl Ground {
             definitions: crate::definitions::Definitions::none(),
             languages: None,
             settings: Arc::default(),
+            web: crate::web::test_support::web(),
+            page_reader: None,
+            search: None,
             mcp: None,
         });
         let pipeline = Pipeline {

@@ -92,20 +92,6 @@ async fn what_a_program_leaves_ends_with_it() {
 }
 
 #[tokio::test]
-async fn one_that_is_stopped_may_clean_up() {
-    let mut process =
-        start("trap 'echo bye; exit 0' TERM; echo up; while :; do read -t 1000 <> <(:); done");
-    let mut lines = BufReader::new(process.stdout).lines();
-    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("up"));
-
-    process.tree.stop(StopReason::Asked);
-
-    assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("bye"));
-    let ended = process.tree.ended().await.unwrap();
-    assert_eq!((ended.cause, ended.exit), (EndCause::Stopped, Some(Exit::Code(0))));
-}
-
-#[tokio::test]
 async fn says_why_a_program_cannot_run_and_which_signal_ended_it() {
     let missing = Command { program: "/nowhere/program".into(), ..bash("") };
     let mut process = runner().spawn_piped(&missing, Vec::new()).unwrap();

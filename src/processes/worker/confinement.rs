@@ -8,11 +8,14 @@ use libc::c_long;
 use rustix::process::{self, Resource, Rlimit, Signal};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Address space. A page of a damaged file may ask for any amount.
-const MEMORY_BYTES: u64 = 1 << 30;
-
-/// Ends a worker whose server has ended, and so measures no time.
-const CPU_SECONDS: u64 = 30;
+/// What a task may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerLimits {
+    /// Address space.
+    pub(crate) memory_bytes: u64,
+    /// Also ends a worker whose server has ended, and so measures no time.
+    pub(crate) cpu_seconds: u64,
+}
 
 /// When memory runs out, the kernel ends a worker before anything else.
 const OOM_SCORE: &str = "1000";
@@ -51,13 +54,13 @@ const ALLOWED: [c_long; 28] = [
 ];
 
 /// Confines this process for good. What it has open stays so.
-pub(crate) fn confine_self() -> io::Result<()> {
+pub(crate) fn confine_self(limits: WorkerLimits) -> io::Result<()> {
     process::set_parent_process_death_signal(Some(Signal::KILL))?;
     _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
-    limit(Resource::Cpu, CPU_SECONDS)?;
-    limit(Resource::As, MEMORY_BYTES)?;
+    limit(Resource::Cpu, limits.cpu_seconds)?;
+    limit(Resource::As, limits.memory_bytes)?;
     close_off()
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct ReadMcpResource(Option<McpServers>);
 pub(crate) struct ReadMcpResourceInput {
     /// The server that has the resource.
     server: String,
-    /// The address of the resource, as ListMcpResources shows it.
+    /// The address of the resource, as `ListMcpResources` shows it.
     uri: String,
 }
 

@@ -10,7 +10,9 @@ use super::blocks::{Blocks, Unit};
 use super::media::{Media, could_not_read};
 use super::render;
 use crate::blocking::DOCUMENTS;
-use crate::files::pdf::{MAX_FILE_BYTES, MAX_UNASKED_PAGES, Report, TASK, reports};
+use crate::documents::pdf::{
+    MAX_FILE_BYTES, MAX_UNASKED_PAGES, Report, TASK, fault, page_text, reports,
+};
 use crate::processes::worker::{WorkerEnd, Workers};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 
@@ -189,31 +191,12 @@ impl Document {
 
     /// A page under its title. `None` if the worker has not come so far.
     fn page(&self, wanted: usize, total: usize) -> Option<String> {
-        let text = self.reports.iter().find_map(|report| match report {
-            Report::Page { number, text, is_cut } if *number == wanted => Some(match text.trim() {
-                "" => "(this page has no text; it may be a scan)".to_owned(),
-                text if *is_cut => format!("{text}\n(this page has more text, which is cut)"),
-                text => text.to_owned(),
-            }),
-            Report::BadPage { number, reason } if *number == wanted => {
-                Some(format!("(the text of this page could not be read: {reason})"))
-            }
-            _ => None,
-        })?;
-        // Fonts without a table of characters yield them.
-        let text = text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "");
-        Some(format!("Page {wanted} of {total}\n{text}\n"))
+        page_text(&self.reports, wanted, total)
     }
 
     /// Why the worker has not told more.
     fn fault(&self) -> &'static str {
-        match self.end {
-            WorkerEnd::InOrder => "the PDF reader returned nothing",
-            WorkerEnd::TimedOut => "it took too long",
-            WorkerEnd::TooMuchOutput => "it has too much text",
-            WorkerEnd::BrokeDown => "its reader crashed or ran out of memory",
-            WorkerEnd::Cancelled => "it was interrupted",
-        }
+        fault(self.end)
     }
 }
 

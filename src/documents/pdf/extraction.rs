@@ -8,14 +8,17 @@ use pdf_oxide::converters::ConversionOptions;
 use pdf_oxide::error::Error;
 
 use super::{MAX_FILE_BYTES, MAX_PAGE_CHARS, MAX_UNASKED_PAGES, Report, TASK};
-use crate::processes::worker;
+use crate::processes::worker::{self, WorkerLimits};
 use crate::text;
+
+/// A page of a damaged file may ask for any amount of memory.
+const LIMITS: WorkerLimits = WorkerLimits { memory_bytes: 1 << 30, cpu_seconds: 30 };
 
 /// Reads a document if this process was started for it. Must be called before this process has
 /// anything that a document could reach.
-pub fn extract_if_asked() -> Option<ExitCode> {
+pub(crate) fn extract_if_asked() -> Option<ExitCode> {
     let arguments = worker::asked(TASK)?;
-    let outcome = match worker::confine_self() {
+    let outcome = match worker::confine_self(LIMITS) {
         Ok(()) => extract(&arguments),
         Err(error) => tell(&Report::Unconfined(error.to_string())),
     };

@@ -1,0 +1,91 @@
+//! Edits the tree of a page: takes out what nobody sees, and puts what Markdown cannot say into
+//! elements that it can.
+
+use dom_query::{Document, NodeRef};
+use url::Url;
+
+/// Elements whose contents are no text of the page.
+const UNSEEN: &str = "script, style, noscript, template, svg, math, iframe, object, embed, canvas, \
+                      audio, video, head > *, [hidden]";
+
+/// Stands for an ampersand in a target, which the writer would turn into an entity. No text of a page
+/// needs this character, which is for private use.
+pub(super) const AMPERSAND: &str = "\u{f8ff}";
+
+/// Longer ones are pictures and programs inside the page.
+const MAX_TARGET_CHARS: usize = 2_000;
+
+/// Removes scripts, styles, comments and what is hidden.
+pub(super) fn remove_unseen(document: &Document) {
+    document.select(UNSEEN).remove();
+    let root = document.root();
+    let unseen: Vec<_> = root.descendants_it().filter(is_unseen).collect();
+    for node in unseen {
+        node.remove_from_parent();
+    }
+}
+
+fn is_unseen(node: &NodeRef<'_>) -> bool {
+    node.is_comment() || node.attr("style").is_some_and(|style| hides(&style))
+}
+
+/// Whether an inline style hides its element.
+fn hides(style: &str) -> bool {
+    let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
+    style.to_ascii_lowercase().split(';').any(|rule| {
+        let rule = rule.trim_end_matches("!important");
+        matches!(rule, "display:none" | "visibility:hidden" | "visibility:collapse" | "opacity:0")
+            || matches!(rule, "font-size:0" | "font-size:0px")
+    })
+}
+
+/// Prepares what is left for being written as Markdown.
+pub(super) fn prepare(document: &Document, url: Option<&str>) {
+    let base = url.and_then(|url| Url::parse(url).ok());
+    for (elements, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
+        for node in document.select(elements).nodes() {
+            retarget(node, attribute, base.as_ref());
+        }
+    }
+    name_first_rows(document);
+    spread_lists_of_terms(document);
+}
+
+/// Makes a target absolute, and drops one that is none for a reader.
+fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>) {
+    let target = node.attr(attribute).unwrap_or_default();
+    let target = match base {
+        Some(base) => base.join(target.trim()).ok(),
+        None => Url::parse(target.trim()).ok(),
+    };
+    let target = target.filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
+    match target.filter(|url| url.as_str().len() <= MAX_TARGET_CHARS) {
+        Some(url) => node.set_attr(attribute, &url.as_str().replace('&', AMPERSAND)),
+        None => node.remove_attr(attribute),
+    }
+}
+
+/// A table of Markdown must have a row of headings.
+fn name_first_rows(document: &Document) {
+    for table in document.select("table").nodes() {
+        let first = table.descendants_it().find(|node| node.has_name("tr"));
+        for cell in first.iter().flat_map(NodeRef::children) {
+            if cell.has_name("td") {
+                cell.rename("th");
+            }
+        }
+    }
+}
+
+/// Puts terms, their descriptions and what can be unfolded into paragraphs of their own.
+fn spread_lists_of_terms(document: &Document) {
+    for term in document.select("dt, summary").nodes() {
+        term.rename("strong");
+        term.wrap_html("<p></p>");
+    }
+    for (name, plain) in [("dd", "p"), ("dl", "div"), ("details", "div")] {
+        for node in document.select(name).nodes() {
+            node.rename(plain);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The worker's side: finds the article of the page on standard input, and writes it as Markdown.
+
+use std::io::{self, Read as _, Write as _};
+use std::process::ExitCode;
+
+use dom_query::Document;
+use dom_smoothie::{Config, Readability};
+
+use super::{MAX_HTML_BYTES, Markdown, TASK, cleaning, nesting};
+use crate::processes::worker::{self, WorkerLimits};
+use crate::text;
+
+/// A shorter article is taken for a part of the page that is none, such as a notice.
+const MIN_ARTICLE_CHARS: usize = 200;
+
+/// From so many elements on, the article is not sought.
+const MAX_ELEMENTS: usize = 100_000;
+
+const MAX_TITLE_CHARS: usize = 500;
+
+const LIMITS: WorkerLimits = WorkerLimits { memory_bytes: 512 << 20, cpu_seconds: 2 };
+
+/// Converts a page if this process was started for it.
+pub(crate) fn convert_if_asked() -> Option<ExitCode> {
+    let arguments = worker::asked(TASK)?;
+    let outcome = worker::confine_self(LIMITS).and_then(|()| answer(arguments.first()));
+    Some(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn answer(url: Option<&String>) -> io::Result<()> {
+    let mut html = Vec::new();
+    io::stdin().take(MAX_HTML_BYTES as u64).read_to_end(&mut html)?;
+    let markdown = markdown(&String::from_utf8_lossy(&html), url.map(String::as_str));
+    let mut output = io::stdout().lock();
+    output.write_all(&serde_json::to_vec(&markdown)?)?;
+    output.flush()
+}
+
+fn markdown(html: &str, url: Option<&str>) -> Markdown {
+    let document = Document::from(nesting::trimmed(html));
+    let title = text::shown_line(&document.select("head > title").text());
+    cleaning::remove_unseen(&document);
+    let article = article(&document, url).filter(|article| {
+        article.chars().filter(|c| !c.is_whitespace()).count() >= MIN_ARTICLE_CHARS
+    });
+    let text = article.unwrap_or_else(|| written(&document, url));
+    Markdown {
+        title: text::first_chars(&title, MAX_TITLE_CHARS).to_owned(),
+        text: text::without_hidden(&text).into_owned(),
+        is_cut: false,
+    }
+}
+
+/// The page without what stands around its article, if it has one.
+fn article(document: &Document, url: Option<&str>) -> Option<String> {
+    let config = Config { max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
+    let mut reader = Readability::with_document(document.clone(), url, Some(config)).ok()?;
+    let article = reader.parse().ok()?;
+    Some(written(&Document::from(article.content), url))
+}
+
+fn written(document: &Document, url: Option<&str>) -> String {
+    cleaning::prepare(document, url);
+    document.md(None).trim().replace(cleaning::AMPERSAND, "&")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use insta::assert_snapshot;
+
+use super::*;
+
+fn text(html: &str) -> String {
+    markdown(html, Some("https://example.com/a/page")).text
+}
+
+#[test]
+fn the_gaps_of_the_writer_are_closed() {
+    let html = "<title>T &amp; U</title><h1>Head</h1><table><tr><td>a<td>b<tr><td>1<td>2</table>\
+                <dl><dt>term<dd>what it is<dt>other<dd>thing</dl>\
+                <details><summary>More</summary>inside</details>\
+                <p><a href='x?a=1&amp;b=2'>link</a> <a href='javascript:x()'>none</a></p>\
+                <pre><code class='language-rust'>fn main() {}\n</code></pre>";
+    assert_snapshot!(text(html), @r"
+    # Head
+
+
+    | a | b |
+    | - | - |
+    | 1 | 2 |
+
+    **term**
+
+    what it is
+
+    **other**
+
+    thing
+
+    **More**
+
+    inside
+
+    [link](https://example.com/a/x?a=1&b=2) none
+
+    ```rust
+    fn main() {}
+    ```
+    ");
+    assert_eq!(markdown(html, None).title, "T & U");
+}
+
+#[test]
+fn w34_what_nobody_sees_is_left_out() {
+    let html = "<p>seen<!-- comment --><span hidden>A</span><span style='color:red; DISPLAY : none'>B\
+                </span><script>C</script><style>D</style><template>E</template>\u{200b}\u{e0041}</p>\
+                <div style=\"visibility:hidden\">F</div><noscript>G</noscript>";
+    assert_eq!(text(html), "seen");
+}
+
+#[test]
+fn a_page_is_its_article() {
+    let article =
+        "<p>A sentence of the article, with some commas, and more of them.</p>".repeat(20);
+    let html = format!(
+        "<html><body><nav><a href=/>Home</a><a href=/x>About</a></nav><article><h2>Title</h2>\
+         {article}</article><footer>Imprint</footer></body></html>"
+    );
+    let text = text(&html);
+    assert!(text.contains("A sentence of the article"), "{text}");
+    assert!(!text.contains("Imprint") && !text.contains("Home"), "{text}");
+}
+
+#[test]
+fn w29_a_page_of_200_000_nested_elements_is_its_text() {
+    let html = format!("{}deep inside{}", "<div>".repeat(200_000), "</div>".repeat(200_000));
+    assert_eq!(text(&html), "deep inside");
+    let unclosed = format!("{}deep inside", "<b><font>".repeat(100_000));
+    assert!(text(&unclosed).contains("deep inside"));
+}

@@ -1,0 +1,153 @@
+//! Reads pages of the web and searches it.
+//!
+//! What is fetched is foreign, and so is where a name leads: a page must not reach into the
+//! operator's network. `docs/threats.md` has the table.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use moka::future::Cache;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use self::destination::Destinations;
+pub(crate) use self::fetch_error::FetchError;
+use self::fetcher::{Fetched, Fetcher};
+pub(crate) use self::page::Page;
+pub(crate) use self::resolver::{Resolver, SystemResolver};
+pub(crate) use self::settings::{Provider, WebSettings};
+use crate::ids::KeyId;
+use crate::page_url::{PageUrl, PageUrlError, TrustedHosts};
+use crate::processes::worker::Workers;
+
+mod address;
+mod body;
+mod connector;
+mod content;
+mod destination;
+mod fetch_error;
+mod fetcher;
+mod host_limits;
+mod page;
+mod resolver;
+pub(crate) mod search;
+mod settings;
+
+/// The most bytes of pages that are kept.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// Reads pages. The whole server shares one.
+#[derive(Debug)]
+pub(crate) struct Web {
+    fetcher: Fetcher,
+    workers: Workers,
+    trusted: TrustedHosts,
+    /// Pages by who has fetched them, and their URLs without fragments.
+    cache: Option<Cache<(KeyId, String), Arc<Page>>>,
+}
+
+/// What a fetch came to.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Page {
+        page: Arc<Page>,
+        is_cached: bool,
+    },
+    /// The page leads to another host, which was not asked.
+    Redirect {
+        status: u16,
+        target: PageUrl,
+    },
+}
+
+impl Web {
+    pub(crate) fn new(
+        settings: &WebSettings,
+        upstream: &Url,
+        workers: Workers,
+        resolver: Arc<dyn Resolver>,
+    ) -> Result<Self, String> {
+        let destinations = Destinations::new(resolver, upstream);
+        let fetcher = Fetcher::new(settings, destinations, fetcher::unchanged)?;
+        let trusted = settings.trusted_hosts.clone();
+        Ok(Self { fetcher, workers, trusted, cache: cache(settings.cache) })
+    }
+
+    /// Tells where this server listens, which no page may lead to.
+    pub(crate) fn listens_on(&self, own: SocketAddr) {
+        self.fetcher.destinations.listens_on(own);
+    }
+
+    pub(crate) fn parse(&self, url: &str) -> Result<PageUrl, PageUrlError> {
+        PageUrl::parse(url, &self.trusted)
+    }
+
+    /// Reads the page at `url` for the client with `key`.
+    pub(crate) async fn read(
+        &self,
+        key: &KeyId,
+        url: &PageUrl,
+        cancelled: &CancellationToken,
+    ) -> Result<Read, FetchError> {
+        let cache = self.cache.as_ref();
+        let cache = cache.map(|cache| (cache, (key.clone(), url.without_fragment())));
+        if let Some((cache, key)) = &cache
+            && let Some(page) = cache.get(key).await
+        {
+            return Ok(Read::Page { page, is_cached: true });
+        }
+        let fetched = tokio::select! {
+            fetched = self.fetcher.fetch(url) => fetched?,
+            () = cancelled.cancelled() => return Err(FetchError::Cancelled),
+        };
+        let body = match fetched {
+            Fetched::Body(body) => body,
+            Fetched::Redirect { status, target } => {
+                return Ok(Read::Redirect { status: status.as_u16(), target });
+            }
+        };
+        let page = Arc::new(page::read(body, &self.workers, cancelled).await?);
+        if let Some((cache, key)) = cache
+            && page.status.as_u16() == 200
+        {
+            cache.insert(key, Arc::clone(&page)).await;
+        }
+        Ok(Read::Page { page, is_cached: false })
+    }
+}
+
+fn cache(time: Duration) -> Option<Cache<(KeyId, String), Arc<Page>>> {
+    if time.is_zero() {
+        return None;
+    }
+    let size =
+        |_: &(KeyId, String), page: &Arc<Page>| u32::try_from(page.size()).unwrap_or(u32::MAX);
+    let cache = Cache::builder().max_capacity(CACHE_BYTES).weigher(size).time_to_live(time).build();
+    Some(cache)
+}
+
+#[cfg(test)]
+pub(crate) mod test_support {
+    use std::path::Path;
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    /// One for all tests that do not use it: building its clients takes a while.
+    static WEB: LazyLock<Arc<Web>> = LazyLock::new(|| {
+        let upstream = "http://127.0.0.1:4000/v1".parse().unwrap();
+        let workers = Workers::new(Path::new("/bin/false"));
+        Arc::new(
+            Web::new(&WebSettings::default(), &upstream, workers, Arc::new(SystemResolver))
+                .unwrap(),
+        )
+    });
+
+    pub(crate) fn web() -> Arc<Web> {
+        Arc::clone(&WEB)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! Decides what a body is, and decodes text. Pure.
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
+
+use super::fetch_error::FetchError;
+
+/// Where HTML may say its encoding, by its standard.
+const META_BYTES: usize = 1024;
+
+/// What the guess of an encoding looks at.
+const SAMPLE_BYTES: usize = 64 << 10;
+
+const MAX_TYPE_CHARS: usize = 100;
+
+/// What a page is read as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Html,
+    /// Text, JSON and XML, which stay as they are.
+    Text,
+    Pdf,
+}
+
+/// What the header `Content-Type` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ContentType {
+    /// Such as `text/html`; empty if there is none.
+    pub(super) essence: String,
+    charset: Option<&'static Encoding>,
+}
+
+impl ContentType {
+    pub(super) fn parse(header: &str) -> Self {
+        let mut parts = header.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+-._".contains(c);
+        let essence = essence.chars().filter(|c| is_plain(*c)).take(MAX_TYPE_CHARS).collect();
+        let charset = parts.find_map(|part| {
+            let (name, value) = part.split_once('=')?;
+            let value = value.trim().trim_matches(['"', '\'']);
+            name.trim().eq_ignore_ascii_case("charset").then(|| for_label(value)).flatten()
+        });
+        Self { essence, charset }
+    }
+
+    /// What the body is read as.
+    pub(super) fn kind(&self, body: &[u8]) -> Result<Kind, FetchError> {
+        let essence = self.essence.as_str();
+        let is_text = essence.starts_with("text/")
+            || essence.ends_with("+json")
+            || essence.ends_with("+xml")
+            || TEXTS.contains(&essence);
+        match essence {
+            "text/html" | "application/xhtml+xml" => Ok(Kind::Html),
+            "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
+            "" => Ok(kind_by_content(body)),
+            _ if is_text => Ok(Kind::Text),
+            other => Err(FetchError::Type(other.to_owned())),
+        }
+    }
+
+    /// The text of a body: by its mark, by the header, by what HTML says of itself, or by a guess.
+    pub(super) fn decode(&self, body: &[u8], kind: Kind) -> Result<String, FetchError> {
+        let marked = Encoding::for_bom(body).map(|(encoding, _)| encoding);
+        let encoding = marked
+            .or(self.charset)
+            .or_else(|| if kind == Kind::Html { encoding_of_meta(body) } else { None })
+            .unwrap_or_else(|| guess(body));
+        let (text, _, _) = encoding.decode(body);
+        if text.contains('\0') {
+            return Err(FetchError::Binary);
+        }
+        Ok(text.into_owned())
+    }
+}
+
+/// Texts that do not say so.
+const TEXTS: [&str; 12] = [
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/x-javascript",
+    "application/ecmascript",
+    "application/x-ndjson",
+    "application/jsonl",
+    "application/yaml",
+    "application/x-yaml",
+    "application/toml",
+    "application/x-sh",
+    "application/sql",
+];
+
+fn kind_by_content(body: &[u8]) -> Kind {
+    if body.starts_with(b"%PDF-") {
+        return Kind::Pdf;
+    }
+    let start = &body[..body.len().min(META_BYTES)];
+    let start = String::from_utf8_lossy(start).trim_start_matches('\u{feff}').to_ascii_lowercase();
+    let start = start.trim_start();
+    let is_html =
+        ["<!doctype html", "<html", "<head", "<body"].iter().any(|s| start.starts_with(s));
+    if is_html { Kind::Html } else { Kind::Text }
+}
+
+/// An encoding by its name. One of the names stands for all that browsers refuse to decode.
+fn for_label(label: &str) -> Option<&'static Encoding> {
+    Encoding::for_label(label.as_bytes()).filter(|encoding| *encoding != REPLACEMENT)
+}
+
+fn encoding_of_meta(body: &[u8]) -> Option<&'static Encoding> {
+    let start = String::from_utf8_lossy(&body[..body.len().min(META_BYTES)]).to_ascii_lowercase();
+    let at = start.find("charset=")? + "charset=".len();
+    let value = start[at..].trim_start().trim_start_matches(['"', '\'']);
+    let end = value.find(|c: char| matches!(c, '"' | '\'' | ';' | '>' | '/') || c.is_whitespace());
+    let found = for_label(&value[..end.unwrap_or(value.len())])?;
+    // Who could read this line was not reading UTF-16.
+    Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
+}
+
+fn guess(body: &[u8]) -> &'static Encoding {
+    if std::str::from_utf8(body).is_ok() {
+        return UTF_8;
+    }
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(&body[..body.len().min(SAMPLE_BYTES)], true);
+    detector.guess(None, Utf8Detection::Allow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(content_type: &str, body: &[u8]) -> Result<String, FetchError> {
+        let content_type = ContentType::parse(content_type);
+        content_type.decode(body, content_type.kind(body)?)
+    }
+
+    #[test]
+    fn w30_a_body_is_decoded_by_what_says_most() {
+        let cases: [(&str, &[u8], &str); 10] = [
+            ("text/html; charset=iso-8859-1", b"f\xfcr", "für"),
+            ("text/html; charset=\"UTF-8\"", "für".as_bytes(), "für"),
+            ("text/html; charset=latin1", "\u{feff}für".as_bytes(), "für"),
+            ("text/html; charset=utf-16", b"a\0b\0", "ab"),
+            ("text/plain", b"\xff\xfea\0b\0", "ab"),
+            ("text/html", b"<meta charset=windows-1252>\xfc", "<meta charset=windows-1252>ü"),
+            (
+                "text/html",
+                b"<meta http-equiv=x content='text/html; charset=shift_jis'>\x83n",
+                "<meta http-equiv=x content='text/html; charset=shift_jis'>ハ",
+            ),
+            ("text/html", "<meta charset=utf-16>ü".as_bytes(), "<meta charset=utf-16>ü"),
+            ("text/plain", "für".as_bytes(), "für"),
+            ("text/plain; charset=nonsense", b"Gr\xfc\xdfe aus K\xf6ln", "Grüße aus Köln"),
+        ];
+        for (content_type, body, expected) in cases {
+            assert_eq!(decode(content_type, body).as_deref(), Ok(expected), "{content_type}");
+        }
+        assert_eq!(decode("text/html", b"a\0b"), Err(FetchError::Binary));
+        assert_eq!(decode("", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Err(FetchError::Binary));
+    }
+
+    #[test]
+    fn a_body_is_what_its_type_says_or_what_it_begins_with() {
+        let kind = |header: &str, body: &[u8]| ContentType::parse(header).kind(body);
+        assert_eq!(kind("Text/HTML; x=y", b""), Ok(Kind::Html));
+        assert_eq!(kind("application/ld+json", b""), Ok(Kind::Text));
+        assert_eq!(kind("image/svg+xml", b""), Ok(Kind::Text));
+        assert_eq!(kind("application/pdf", b""), Ok(Kind::Pdf));
+        assert_eq!(kind("", b"%PDF-1.7"), Ok(Kind::Pdf));
+        assert_eq!(kind("", b"\xef\xbb\xbf\n <!DOCTYPE html>"), Ok(Kind::Html));
+        assert_eq!(kind("", b"{}"), Ok(Kind::Text));
+        let refused = kind("image/png", b"").unwrap_err().to_string();
+        assert!(refused.contains("image/png"), "{refused}");
+        let hostile = kind("x/y\u{1b}[31m<b>", b"").unwrap_err();
+        assert_eq!(hostile, FetchError::Type("x/y31mb".to_owned()));
+    }
+}

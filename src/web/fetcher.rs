@@ -1,0 +1,177 @@
+//! Fetches what stands at a URL: looks at its addresses, follows redirects within the host, and
+//! receives the body, all within one time limit.
+
+use std::time::Duration;
+
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
+};
+use reqwest::{ClientBuilder, Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+use super::body::{BodyLimits, receive};
+use super::connector::Connector;
+use super::content::ContentType;
+use super::destination::Destinations;
+use super::fetch_error::FetchError;
+use super::host_limits::HostLimits;
+use super::settings::WebSettings;
+use crate::page_url::{PageUrl, TrustedHosts};
+
+/// The most redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
+
+/// What is asked for: pages that can be read as text, and a form of them for people.
+const ACCEPTED: &str =
+    "text/html,application/xhtml+xml,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5";
+
+#[derive(Debug)]
+pub(super) struct Fetcher {
+    pub(super) destinations: Destinations,
+    connector: Connector,
+    hosts: HostLimits,
+    trusted: TrustedHosts,
+    connect_timeout: Duration,
+    timeout: Duration,
+    limits: BodyLimits,
+}
+
+/// What stood at a URL.
+#[derive(Debug)]
+pub(super) enum Fetched {
+    Body(FetchedBody),
+    /// The page leads to another host, which the model may fetch.
+    Redirect {
+        status: StatusCode,
+        target: PageUrl,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct FetchedBody {
+    /// Where it stood in the end.
+    pub(super) url: PageUrl,
+    pub(super) status: StatusCode,
+    pub(super) content_type: ContentType,
+    pub(super) bytes: Vec<u8>,
+    /// Bytes as they were sent.
+    pub(super) sent: usize,
+}
+
+impl Fetcher {
+    pub(super) fn new(
+        settings: &WebSettings,
+        destinations: Destinations,
+        prepared: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            destinations,
+            connector: Connector::new(settings.connect_timeout, prepared)?,
+            hosts: HostLimits::default(),
+            trusted: settings.trusted_hosts.clone(),
+            connect_timeout: settings.connect_timeout,
+            timeout: settings.timeout,
+            limits: BodyLimits { sent: settings.max_bytes, decoded: settings.max_decoded },
+        })
+    }
+
+    pub(super) async fn fetch(&self, url: &PageUrl) -> Result<Fetched, FetchError> {
+        let deadline = Instant::now() + self.timeout;
+        let fetched = timeout_at(deadline, self.follow(url)).await;
+        fetched.unwrap_or(Err(FetchError::Timeout(self.timeout)))
+    }
+
+    /// Goes from one URL to the next, as long as they are of one host.
+    async fn follow(&self, first: &PageUrl) -> Result<Fetched, FetchError> {
+        // All redirects that are followed stay on the host.
+        let _permit = self.hosts.enter(first.host()).await;
+        let mut url = first.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let response = self.ask(&url).await?;
+            let Some(target) = self.target(&url, &response)? else {
+                return self.body(url, response).await.map(Fetched::Body);
+            };
+            if !url.may_lead_to(&target) {
+                // Whoever is told an address may fetch it, so it must be one that can be.
+                let found = self.addresses(&target).await;
+                let status = response.status();
+                return match found {
+                    Ok(_) => Ok(Fetched::Redirect { status, target }),
+                    Err(_) => Err(FetchError::Redirect),
+                };
+            }
+            url = target;
+        }
+        Err(FetchError::Redirects(MAX_REDIRECTS))
+    }
+
+    async fn ask(&self, url: &PageUrl) -> Result<Response, FetchError> {
+        let addresses = self.addresses(url).await?;
+        let pinned = self.connector.pinned(url, addresses);
+        let request = pinned.client.get(url.without_fragment()).headers(headers());
+        request.send().await.map_err(|error| self.fault(&error))
+    }
+
+    async fn addresses(&self, url: &PageUrl) -> Result<Vec<std::net::SocketAddr>, FetchError> {
+        let deadline = Instant::now() + self.connect_timeout;
+        let found = timeout_at(deadline, self.destinations.of(url)).await;
+        found.unwrap_or(Err(FetchError::ConnectTimeout(self.connect_timeout)))
+    }
+
+    /// Where the answer leads, if it leads anywhere.
+    fn target(&self, url: &PageUrl, response: &Response) -> Result<Option<PageUrl>, FetchError> {
+        let status = response.status().as_u16();
+        if !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let location = response.headers().get(LOCATION).ok_or(FetchError::NoTarget(status))?;
+        let location =
+            std::str::from_utf8(location.as_bytes()).map_err(|_| FetchError::Redirect)?;
+        if url.is_downgrade(location) {
+            return Err(FetchError::Redirect);
+        }
+        url.join(location, &self.trusted).map(Some).map_err(|_| FetchError::Redirect)
+    }
+
+    async fn body(&self, url: PageUrl, response: Response) -> Result<FetchedBody, FetchError> {
+        let status = response.status();
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let content_type = ContentType::parse(content_type);
+        let body = receive(response, self.limits).await?;
+        Ok(FetchedBody { url, status, content_type, bytes: body.bytes, sent: body.sent })
+    }
+
+    fn fault(&self, error: &reqwest::Error) -> FetchError {
+        if error.is_timeout() {
+            return FetchError::ConnectTimeout(self.connect_timeout);
+        }
+        if !error.is_connect() {
+            return FetchError::Broken;
+        }
+        let mut source: Option<&dyn std::error::Error> = Some(error);
+        while let Some(cause) = source {
+            let tls = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+            if tls.and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
+                || cause.is::<rustls::Error>()
+            {
+                return FetchError::Certificate;
+            }
+            source = cause.source();
+        }
+        FetchError::Unreachable
+    }
+}
+
+fn headers() -> HeaderMap {
+    let agent = concat!("toolhand/", env!("CARGO_PKG_VERSION"));
+    [(ACCEPT, ACCEPTED), (ACCEPT_ENCODING, "gzip, br"), (USER_AGENT, agent)]
+        .map(|(name, value)| (name, HeaderValue::from_static(value)))
+        .into_iter()
+        .collect()
+}
+
+/// What tests give to [`Fetcher::new`] in place of more settings.
+pub(super) fn unchanged(builder: ClientBuilder) -> ClientBuilder {
+    builder
+}
