@@ -8,6 +8,7 @@ mod readable;
 pub(crate) mod running_server;
 pub(crate) mod services;
 pub(crate) mod state_dir;
+pub(crate) mod workspace_servers;
 pub(crate) mod workspaces;
 
 use std::cell::OnceCell;

@@ -12,13 +12,16 @@ mod launcher;
 mod lines;
 mod names;
 mod offers;
+mod owner;
 mod pins;
+mod public_hosts;
 mod redaction;
 mod restarts;
 mod server;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod workspace_file;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,11 +39,13 @@ use self::connection::{Client, Patience, RequestFault};
 pub(crate) use self::definitions::{DroppedTool, McpTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
+pub(crate) use self::owner::TrustedFile;
 use self::pins::PinFile;
 pub(crate) use self::server::McpState;
-use self::server::{Catalogue, Server, Surroundings};
+use self::server::{Catalogue, REVOKED, Server, Surroundings};
 pub(crate) use self::settings::McpSettings;
 use self::settings::{McpScope, PinPolicy};
+pub(crate) use self::workspace_file::{WorkspaceServer, servers_of};
 use crate::sync;
 use crate::text;
 
@@ -116,6 +121,14 @@ impl McpServers {
         self.0.servers.iter().for_each(|server| self.spawn(server));
     }
 
+    /// Starts one server alone, and waits until it is no longer starting.
+    pub(crate) async fn start_only(&self, name: &str, within: Duration) -> Result<(), McpFault> {
+        let server = self.server(name)?;
+        self.spawn(&server);
+        server.settled(within).await;
+        Ok(())
+    }
+
     fn spawn(&self, server: &Arc<Server>) {
         let (server, surroundings) = (server.clone(), self.0.surroundings.clone());
         sync::lock(&self.0.running).spawn(async move { server.run(surroundings).await });
@@ -132,7 +145,7 @@ impl McpServers {
     /// What the servers offer now. Looks at the file of pins, which takes microseconds.
     pub(crate) fn snapshot(&self) -> McpSnapshot {
         let mut snapshot = McpSnapshot::default();
-        for server in &self.0.servers {
+        for server in self.0.servers.iter().filter(|server| server.is_in_force()) {
             let catalogue = server.now().catalogue;
             let (tools, withheld) = self.offered(server, &catalogue);
             snapshot.tools.extend(tools);
@@ -272,6 +285,9 @@ impl McpServers {
     /// The server that answers this client key. One of scope `key` is started at its first call.
     async fn server_for(&self, key: &str, name: &str) -> Result<Arc<Server>, McpFault> {
         let for_all = self.server(name)?;
+        if !for_all.is_in_force() {
+            return Err(not_running(name, &McpState::Off(REVOKED.into())));
+        }
         if for_all.settings.scope == McpScope::All {
             return Ok(for_all);
         }

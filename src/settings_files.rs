@@ -2,6 +2,7 @@
 //! have changed. Says of each whether the operator's trust lets all of it count.
 
 mod contents;
+mod mcp_file;
 mod source;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::contents::{SettingsContents, WrittenRule};
+pub(crate) use self::mcp_file::{McpFile, McpFileTrust, digest};
 use self::source::{UserSource, WorkspaceSource};
 use crate::live_file::{FileContents, FileSource, LiveFile};
 use crate::sync;
@@ -62,6 +64,7 @@ pub(crate) struct SettingsFiles {
 struct WorkspaceFiles {
     shared: LiveFile<Arc<SettingsFile>>,
     local: LiveFile<Arc<SettingsFile>>,
+    mcp: LiveFile<mcp_file::Text>,
     /// Of the directory that was opened as the workspace.
     id: Option<DirectoryId>,
 }
@@ -102,6 +105,14 @@ impl SettingsFiles {
         let files = self.files_of(workspace);
         let files = sync::lock(&files);
         self.trust_in(&files, workspace)
+    }
+
+    /// The workspace's `.mcp.json` as it is now. Blocks.
+    pub(crate) fn mcp_file(&self, workspace: &Workspace) -> McpFile {
+        let files = self.files_of(workspace);
+        let mut files = sync::lock(&files);
+        let text = mcp_file::now(&mut files.mcp, workspace);
+        McpFile::new(text, &self.trust, &self.trust_in(&files, workspace), workspace)
     }
 
     fn trust_in(&self, files: &WorkspaceFiles, workspace: &Workspace) -> TrustState {
@@ -149,6 +160,7 @@ impl WorkspaceFiles {
         Self {
             shared: file(SettingsScope::Workspace),
             local: file(SettingsScope::WorkspaceLocal),
+            mcp: LiveFile::new(Ok(None)),
             id: metadata.map(|metadata| DirectoryId::from_metadata(&metadata)),
         }
     }

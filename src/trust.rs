@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use self::file::Stored;
 pub(crate) use self::live::{LiveTrust, TrustState};
 use crate::named_file::ours;
 use crate::workspace::{BoundDirectory, DirectoryId};
@@ -47,19 +48,35 @@ impl TrustList {
     }
 
     pub(crate) fn list(&self) -> Result<Vec<BoundDirectory>, TrustError> {
+        self.stored().map(|stored| stored.trusted)
+    }
+
+    fn stored(&self) -> Result<Stored, TrustError> {
         file::read(&self.directory).map_err(|reason| self.fault(reason))
     }
 
-    /// Trusts the directory that is there now. Returns its real path.
+    /// Trusts the directory that is there now, without its `.mcp.json`. Returns its real path.
     pub(crate) fn add(&self, directory: &Path) -> Result<PathBuf, TrustError> {
         let trusted = trusted(directory)?;
         let path = trusted.path.clone();
         self.change(|list| {
-            list.retain(|other| other.path != trusted.path);
-            list.push(trusted);
+            list.trusted.retain(|other| other.path != trusted.path);
+            list.mcp_json.remove(&trusted.path);
+            list.trusted.push(trusted);
             Ok(())
         })?;
         Ok(path)
+    }
+
+    /// Trusts the `.mcp.json` with this digest too. `path` is of the list.
+    pub(crate) fn add_mcp_file(&self, path: &Path, digest: String) -> Result<(), TrustError> {
+        self.change(|list| {
+            if !list.trusted.iter().any(|trusted| trusted.path == path) {
+                return Err(TrustError::Missing(path.to_owned()));
+            }
+            list.mcp_json.insert(path.to_owned(), digest);
+            Ok(())
+        })
     }
 
     /// Trusts the directory no more. It need not exist any more. Returns its path in the list.
@@ -69,22 +86,24 @@ impl TrustList {
         let real = fs::canonicalize(directory).ok();
         self.change(|list| {
             let is_it = |path: &Path| Some(path) == real.as_deref() || path == written;
-            let found = list.iter().position(|trusted| is_it(&trusted.path));
+            let found = list.trusted.iter().position(|trusted| is_it(&trusted.path));
             let found = found.ok_or_else(|| TrustError::Missing(directory.to_owned()))?;
-            Ok(list.remove(found).path)
+            let path = list.trusted.remove(found).path;
+            list.mcp_json.remove(&path);
+            Ok(path)
         })
     }
 
     /// Reads, changes and writes the file, while no other command does.
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Vec<BoundDirectory>) -> Result<T, TrustError>,
+        change: impl FnOnce(&mut Stored) -> Result<T, TrustError>,
     ) -> Result<T, TrustError> {
         let unwritten = |error: io::Error| self.fault(format!("cannot be written: {error}"));
         let _lock = file::lock(&self.directory).map_err(unwritten)?;
-        let mut list = self.list()?;
+        let mut list = self.stored()?;
         let done = change(&mut list)?;
-        file::write(&self.directory, list).map_err(unwritten)?;
+        file::write(&self.directory, &list).map_err(unwritten)?;
         Ok(done)
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod definitions;
 mod http;
 mod limits;
 mod live;
+mod mcp_file;
 mod models;
 mod tools;
 pub(crate) mod trust;

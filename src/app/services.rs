@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{languages, readable, state_dir};
+use super::{languages, readable, state_dir, workspace_servers};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
 use crate::files::Files;
@@ -98,9 +98,11 @@ impl Services {
         let sandbox = Sandbox::new(runner.clone(), sandbox_settings(config));
         let mcp_launcher = mcp_launcher(config, &runner);
         let mcp_sandboxes = mcp_launcher.sandboxes.clone();
-        let servers = McpServers::new(mcp.clone(), mcp_launcher, &config.server.state_dir);
-        let servers = (!mcp.servers.is_empty()).then_some(servers);
         let settings_files = settings_files(config);
+        let mcp = workspace_servers::joined(mcp, environment, &settings_files, &workspace);
+        let (has_servers, first_turn_wait) = (!mcp.servers.is_empty(), mcp.first_turn_wait);
+        let servers = McpServers::new(mcp, mcp_launcher, &config.server.state_dir);
+        let servers = has_servers.then_some(servers);
         let user_dir = config.claude_user_dir.path();
         let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
         let temp_files = state_dir::temp_files(&config.server.state_dir);
@@ -167,7 +169,7 @@ impl Services {
         let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
         if let Some(servers) = &servers {
             let denied = permissions.denied_tools();
-            tools = tools.with_mcp(servers.clone(), mcp.first_turn_wait, denied);
+            tools = tools.with_mcp(servers.clone(), first_turn_wait, denied);
         }
         Ok(Self {
             tools,

@@ -5,6 +5,7 @@ mod command;
 mod definitions;
 mod kept_grants;
 mod languages;
+mod mcp_files;
 mod mcp_servers;
 mod running;
 mod settings_files;
@@ -49,6 +50,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             let sandbox = sandbox(loaded.config.sandbox.mode, &services.sandbox).await;
             print(&parts(&loaded, &services, state, &sandbox));
             print(&settings_files::report(&services));
+            print(&mcp_files::report(&services, &loaded));
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
             print(&mcp_servers::report(services.mcp.as_ref()).await);

@@ -26,7 +26,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct AcceptFlags {
-    /// Its name under [mcp.servers]
+    /// Its name under [mcp.servers], or in the workspace's .mcp.json
     #[arg(value_name = "SERVER")]
     server: String,
     #[command(flatten)]
@@ -44,19 +44,18 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
         Command::Accept(flags) => (&flags.file, Some(flags.server.clone())),
         Command::List(flags) => (&flags.file, None),
     };
-    let mut loaded = config::load(&file.input(Vec::new(), variables))?;
-    if let Some(only) = &only {
-        loaded.mcp.servers.retain(|server| server.name == *only);
-    }
+    let loaded = config::load(&file.input(Vec::new(), variables))?;
     let services = Services::from_config(&loaded)?;
     state_dir::inspect(&loaded.config.server.state_dir)?;
     run_to_outcome(|stop| async move {
-        let none = || Failure::new("no such server stands under [mcp.servers]");
+        let none = || {
+            Failure::new("no server stands under [mcp.servers], nor in a .mcp.json that is trusted")
+        };
         let servers = services.mcp.ok_or_else(none)?;
         let done = async {
-            servers.start();
-            servers.ready_within(PATIENCE).await;
             let Some(name) = only else {
+                servers.start();
+                servers.ready_within(PATIENCE).await;
                 for server in servers.states() {
                     let why = server.state.why().map(|why| format!(": {why}")).unwrap_or_default();
                     print(&format!("{}: {}{why}\n", server.name, server.state.name()));
@@ -73,9 +72,11 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
                 }
                 return Ok(());
             };
+            servers.start_only(&name, PATIENCE).await?;
             let before = servers.states();
+            let before = before.iter().filter(|server| server.name == name);
             let count = servers.accept(&name).await?;
-            for tool in before.iter().flat_map(|server| &server.withheld) {
+            for tool in before.flat_map(|server| &server.withheld) {
                 print(&format!("{}: {}\n", tool.own_name, tool.why));
             }
             say(&format!("{name}: {count} tools are taken as they are now"));

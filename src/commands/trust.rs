@@ -1,6 +1,6 @@
 //! Runs `toolhand trust` and `toolhand untrust`: whose settings files count whole.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,8 +9,10 @@ use super::flags::ConfigFlag;
 use super::{Failure, print_result, say};
 use crate::config;
 use crate::config::environment::Variables;
+use crate::settings_files::{self, McpFile};
+use crate::text::printable;
 use crate::trust::TrustList;
-use crate::workspace::{BoundDirectory, directory_there};
+use crate::workspace::{BoundDirectory, Workspace, directory_there};
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
@@ -40,6 +42,7 @@ pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Fail
         return Ok(ExitCode::SUCCESS);
     };
     let path = list.add(directory)?;
+    let servers = trust_servers(&list, &path)?;
     say(&format!(
         "{} is trusted: the allow rules, directories, hooks and environment of its settings files \
          count from now on, in a running server too; for each session that begins from now on, \
@@ -47,7 +50,30 @@ pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Fail
          outside; `toolhand check` shows them",
         path.display()
     ));
+    if let Some(servers) = servers {
+        say(&servers);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trusts the `.mcp.json` that is there now. Says what that means.
+fn trust_servers(list: &TrustList, path: &Path) -> Result<Option<String>, Failure> {
+    let workspace = Workspace::open(vec![path.to_owned()])?;
+    match McpFile::text_of(&workspace) {
+        Ok(None) => Ok(None),
+        Ok(Some(text)) => {
+            list.add_mcp_file(path, settings_files::digest(&text))?;
+            Ok(Some(
+                "the MCP servers of its .mcp.json start at the next start of toolhand there, as \
+                 long as the file stays as it is now"
+                    .to_owned(),
+            ))
+        }
+        Err(reason) => {
+            let reason = printable(reason.as_bytes());
+            Ok(Some(format!("its .mcp.json is not trusted: it {reason}")))
+        }
+    }
 }
 
 pub(crate) fn run_untrust(

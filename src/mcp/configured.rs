@@ -9,7 +9,7 @@ use reqwest::header::HeaderName;
 use serde::Deserialize;
 use url::Url;
 
-use super::names::is_server_name;
+use super::names::{SERVER_NAME_RULE, is_server_name};
 use super::settings::{
     MarkedTools, McpCommand, McpScope, McpServerSettings, McpSettings, McpTransport, PinPolicy,
 };
@@ -108,7 +108,7 @@ impl McpSection {
     }
 }
 
-fn address(url: &str) -> Result<Url, String> {
+pub(super) fn address(url: &str) -> Result<Url, String> {
     let parsed = Url::parse(url).ok();
     let is_web = |url: &Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
     parsed.filter(is_web).ok_or_else(|| "`url` is no http or https address".to_owned())
@@ -116,9 +116,7 @@ fn address(url: &str) -> Result<Url, String> {
 
 fn server_fault(name: &str, server: &ServerSection) -> Option<String> {
     if !is_server_name(name) {
-        return Some(
-            "a server's name is letters and digits, joined by single `_` or `-`, at most 32".into(),
-        );
+        return Some(SERVER_NAME_RULE.into());
     }
     match (&server.command, &server.url) {
         (None, None) => return Some("needs `command` or `url`".into()),

@@ -31,9 +31,11 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use url::Url;
 
 use super::launcher::McpLauncher;
 use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
+use super::public_hosts::{self, NotPublic, PublicHosts};
 use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
 use crate::processes::{Exit, PipedEnd, PipedProcess, PipedTree, RunError};
@@ -160,7 +162,7 @@ impl Connection {
         let mut ends = Ends(JoinSet::new());
         let running = match &settings.transport {
             McpTransport::Stdio(command) => {
-                let process = launcher.start(&settings.name, command).await;
+                let process = launcher.start(settings, command).await;
                 let process = process.map_err(|why| Opening::Fault(StartFault::Never(why)))?;
                 let (output, input) = ends.watch(process, settings.name.clone());
                 let transport =
@@ -168,7 +170,7 @@ impl Connection {
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
             McpTransport::Http { url, headers } => {
-                let transport = http_transport(url.as_str(), headers)
+                let transport = http_transport(url, headers, settings.owner.is_workspace())
                     .map_err(|why| Opening::Fault(StartFault::Never(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
@@ -322,8 +324,9 @@ fn facts(running: &RunningService<RoleClient, Handler>) -> ServerFacts {
 }
 
 fn http_transport(
-    url: &str,
+    url: &Url,
     headers: &[(reqwest::header::HeaderName, crate::secret::Secret)],
+    must_be_public: bool,
 ) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -335,14 +338,17 @@ fn http_transport(
     // Without one, building a client panics. An error means that there is one already.
     rustls::crypto::ring::default_provider().install_default().ok();
     // Redirects would carry the headers elsewhere, and a proxy would read them.
-    let client = reqwest::Client::builder()
+    let mut client = reqwest::Client::builder()
         .default_headers(map)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .build()
-        .map_err(|_| "the HTTP client cannot be made".to_owned())?;
-    let mut config = StreamableHttpClientTransportConfig::with_uri(url);
+        .connect_timeout(CONNECT_TIMEOUT);
+    if must_be_public {
+        public_hosts::expect_public(url).map_err(|fault| fault.to_string())?;
+        client = client.dns_resolver(Arc::new(PublicHosts));
+    }
+    let client = client.build().map_err(|_| "the HTTP client cannot be made".to_owned())?;
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
     // It would send calls again.
     config.reinit_on_expired_session = false;
@@ -378,6 +384,13 @@ fn http_fault(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 fn client_fault(error: &reqwest::Error) -> String {
+    let mut source = std::error::Error::source(error);
+    while let Some(current) = source {
+        if let Some(fault) = current.downcast_ref::<NotPublic>() {
+            return fault.to_string();
+        }
+        source = current.source();
+    }
     match error.status() {
         Some(status) => format!("it answers with HTTP {}", status.as_u16()),
         None if error.is_connect() => "it cannot be connected to".into(),

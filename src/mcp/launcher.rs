@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::settings::McpCommand;
+use super::owner::McpOwner;
+use super::settings::{McpCommand, McpServerSettings};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, PipedProcess, Runner};
 
@@ -42,7 +43,7 @@ impl McpLauncher {
     /// The error says why it does not start.
     pub(super) async fn start(
         &self,
-        server: &str,
+        server: &McpServerSettings,
         command: &McpCommand,
     ) -> Result<PipedProcess, String> {
         let confined = self.confined(server, command).await?;
@@ -64,12 +65,12 @@ impl McpLauncher {
 
     async fn confined(
         &self,
-        server: &str,
+        server: &McpServerSettings,
         command: &McpCommand,
     ) -> Result<Option<Confined>, String> {
         let McpSandboxes::On { with_network, without_network, is_required } = &self.sandboxes
         else {
-            return Ok(None);
+            return unconfined(server, "the settings want no sandbox").map(|()| None);
         };
         let sandbox = if command.network { with_network } else { without_network };
         let roots = vec![self.workspace.clone()];
@@ -81,8 +82,19 @@ impl McpLauncher {
         if *is_required {
             return Err("no sandbox holds on this machine, and the settings require one".into());
         }
-        // The command is the operator's word, and not the model's.
-        tracing::warn!(server, "no sandbox holds: this MCP server runs without");
+        unconfined(server, "no sandbox holds")?;
+        tracing::warn!(server = server.name, "no sandbox holds: this MCP server runs without");
         Ok(None)
+    }
+}
+
+/// The command of an operator's server is the operator's word. That of a workspace's server is
+/// whose repository it is.
+fn unconfined(server: &McpServerSettings, why: &str) -> Result<(), String> {
+    match server.owner {
+        McpOwner::Operator => Ok(()),
+        McpOwner::Workspace(_) => {
+            Err(format!("{why}, and a server of the workspace's .mcp.json does not run without"))
+        }
     }
 }

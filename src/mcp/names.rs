@@ -14,6 +14,10 @@ const MAX_SERVER_NAME: usize = 32;
 /// Hex digits of the hash that stands for what was cut off.
 const HASH_DIGITS: usize = 8;
 
+/// What [`is_server_name`] wants, in words.
+pub(super) const SERVER_NAME_RULE: &str =
+    "a server's name is letters and digits, joined by single `_` or `-`, at most 32";
+
 /// Whether a server may have this name: letters and digits, joined by single `_` or `-`. The first
 /// `__` in a tool's name then ends the server's.
 pub(crate) fn is_server_name(name: &str) -> bool {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -18,6 +18,10 @@ use super::settings::{McpServerSettings, PinPolicy};
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
+
+/// Why a server of a workspace is off.
+pub(super) const REVOKED: &str = "the workspace's .mcp.json is not trusted any more as it was when this server was started; \
+     `toolhand trust` trusts it, for the next start of toolhand";
 
 /// Whether a server can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +83,8 @@ pub(super) struct Server {
     pub(super) settings: Arc<McpServerSettings>,
     pub(super) started_as: String,
     pub(super) status: watch::Sender<Status>,
+    /// Notified when the server may not run any more.
+    revoked: Notify,
 }
 
 /// What a server's task needs besides the server.
@@ -99,11 +105,20 @@ impl Server {
             started_in: None,
         };
         let started_as = settings.started_as();
-        Self { settings, started_as, status: watch::Sender::new(status) }
+        Self { settings, started_as, status: watch::Sender::new(status), revoked: Notify::new() }
     }
 
     pub(super) fn now(&self) -> Status {
         self.status.borrow().clone()
+    }
+
+    /// Whether the server may be used now. One that may not is ended. Blocks.
+    pub(super) fn is_in_force(&self) -> bool {
+        let is_in_force = self.settings.owner.is_in_force();
+        if !is_in_force {
+            self.revoked.notify_one();
+        }
+        is_in_force
     }
 
     /// Waits until the server is no longer starting, at most this long.
@@ -115,11 +130,21 @@ impl Server {
 
     /// Runs the server until it stays off. Dropping the future ends it.
     pub(super) async fn run(&self, surroundings: Surroundings) {
+        tokio::select! {
+            () = self.keep_running(surroundings) => {}
+            () = self.revoked.notified() => self.turn_off(McpState::Off(REVOKED.into())),
+        }
+    }
+
+    async fn keep_running(&self, surroundings: Surroundings) {
         if !self.settings.enabled {
             return self.turn_off(McpState::Off("it is disabled in the settings".into()));
         }
         let mut restarts = Restarts::new(surroundings.backoff.clone());
         loop {
+            if !self.is_in_force() {
+                return self.turn_off(McpState::Off(REVOKED.into()));
+            }
             let why = match self.run_once(&surroundings).await {
                 Ok(why) | Err(StartFault::Failed(why)) => why,
                 Err(StartFault::NeedsAuth) => return self.turn_off(McpState::NeedsAuth),

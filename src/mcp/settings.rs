@@ -7,6 +7,7 @@ use reqwest::header::HeaderName;
 use serde::Deserialize;
 use url::Url;
 
+use super::owner::McpOwner;
 use crate::secret::Secret;
 
 /// All servers, and what holds for all of them.
@@ -49,6 +50,7 @@ pub(crate) enum PinPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct McpServerSettings {
     pub(crate) name: String,
+    pub(crate) owner: McpOwner,
     pub(crate) transport: McpTransport,
     pub(crate) enabled: bool,
     pub(crate) scope: McpScope,
@@ -121,6 +123,7 @@ impl McpServerSettings {
     pub(crate) fn new(name: impl Into<String>, transport: McpTransport) -> Self {
         Self {
             name: name.into(),
+            owner: McpOwner::Operator,
             transport,
             enabled: true,
             scope: McpScope::All,
@@ -161,6 +164,8 @@ impl McpServerSettings {
     /// The keys that the server was given. None of what it says may hold them.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         match &self.transport {
+            // They are in the repository, for everyone to read.
+            _ if self.owner.is_workspace() => Vec::new(),
             McpTransport::Stdio(command) => {
                 command.variables.iter().map(|(_, value)| value.clone()).collect()
             }

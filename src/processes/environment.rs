@@ -48,6 +48,12 @@ impl Environment {
         home.unwrap_or_else(|| PathBuf::from("/"))
     }
 
+    /// The value of a variable that every command is given.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.and_then(|(_, value)| value.to_str())
+    }
+
     /// The directories in which programs are looked for.
     pub(crate) fn search_path(&self) -> &OsStr {
         self.0.iter().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, path)| path)

@@ -154,7 +154,7 @@ fn why_without_effect(key: &str) -> &'static str {
         "enableAllProjectMcpServers"
         | "enabledMcpjsonServers"
         | "disabledMcpjsonServers"
-        | "mcpServers" => "there are no MCP servers yet",
+        | "mcpServers" => "MCP servers are those of the configuration and of a trusted .mcp.json",
         _ => "is not read here",
     }
 }

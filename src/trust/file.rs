@@ -1,7 +1,9 @@
 //! Reads and writes `trust.toml`.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,23 +24,25 @@ const HEADER: &str = "# Directories whose settings files count whole. `toolhand 
 const REMEDY: &str =
     "nothing is trusted until it is mended, or deleted and the directories are trusted again";
 
+/// The list as it is written.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Stored {
-    trusted: Vec<BoundDirectory>,
+pub(super) struct Stored {
+    pub(super) trusted: Vec<BoundDirectory>,
+    /// The digest of the `.mcp.json` that was trusted with a directory, by its path in the list.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) mcp_json: BTreeMap<PathBuf, String>,
 }
 
 /// The list. The error follows the name of the file.
-pub(super) fn read(directory: &File) -> Result<Vec<BoundDirectory>, String> {
+pub(super) fn read(directory: &File) -> Result<Stored, String> {
     let text =
         ours::read_text(directory, NAME, MAX_BYTES).map_err(|reason| with_remedy(&reason))?;
-    text.map_or_else(|| Ok(Vec::new()), |text| parse(&text))
+    text.map_or_else(|| Ok(Stored::default()), |text| parse(&text))
 }
 
-pub(super) fn parse(text: &str) -> Result<Vec<BoundDirectory>, String> {
-    let stored: Result<Stored, _> = toml::from_str(text);
-    let stored = stored.map_err(|error| with_remedy(&located(text, &error)))?;
-    Ok(stored.trusted)
+pub(super) fn parse(text: &str) -> Result<Stored, String> {
+    toml::from_str(text).map_err(|error| with_remedy(&located(text, &error)))
 }
 
 pub(super) fn with_remedy(reason: &str) -> String {
@@ -46,8 +50,8 @@ pub(super) fn with_remedy(reason: &str) -> String {
 }
 
 /// Replaces the file in one step.
-pub(super) fn write(directory: &File, list: Vec<BoundDirectory>) -> io::Result<()> {
-    let text = toml::to_string(&Stored { trusted: list }).map_err(io::Error::other)?;
+pub(super) fn write(directory: &File, list: &Stored) -> io::Result<()> {
+    let text = toml::to_string(list).map_err(io::Error::other)?;
     ours::replace(directory, NAME, &format!("{HEADER}{text}"))
 }
 

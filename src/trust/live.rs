@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::file;
+use super::file::{self, Stored};
 use crate::live_file::{FileContents, LiveFile, OwnFile};
 use crate::sync;
 use crate::workspace::{BoundDirectory, DirectoryId, directory_there};
@@ -26,7 +26,7 @@ pub(crate) struct LiveTrust {
     list: Mutex<LiveFile<TrustedList>>,
 }
 
-type TrustedList = Result<Arc<[BoundDirectory]>, String>;
+type TrustedList = Result<Arc<Stored>, String>;
 
 impl LiveTrust {
     pub(crate) fn new(state_dir: &Path) -> Self {
@@ -45,9 +45,17 @@ impl LiveTrust {
         let mut list = sync::lock(&self.list);
         let list = list.current(&self.source, file::MAX_BYTES, |contents, _| self.read(contents));
         match list {
-            Ok(list) => state_in(list, path, opened, || directory_there(path)),
+            Ok(list) => state_in(&list.trusted, path, opened, || directory_there(path)),
             Err(reason) => TrustState::Unreadable(reason.clone()),
         }
+    }
+
+    /// The digest of the `.mcp.json` that was trusted with the directory at `path`. Says nothing
+    /// of the directory itself. Blocks.
+    pub(crate) fn mcp_file(&self, path: &Path) -> Option<String> {
+        let mut list = sync::lock(&self.list);
+        let list = list.current(&self.source, file::MAX_BYTES, |contents, _| self.read(contents));
+        list.as_ref().ok()?.mcp_json.get(path).cloned()
     }
 
     fn read(&self, contents: FileContents) -> TrustedList {
@@ -57,7 +65,9 @@ impl LiveTrust {
             FileContents::Unreadable(reason) => Err(file::with_remedy(&reason)),
         };
         match &parsed {
-            Ok(list) => tracing::info!(directories = list.len(), "read the trusted directories"),
+            Ok(list) => {
+                tracing::info!(directories = list.trusted.len(), "read the trusted directories")
+            }
             Err(reason) => tracing::warn!(path = %self.path().display(), %reason, "no trust"),
         }
         parsed.map(Into::into)

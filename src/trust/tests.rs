@@ -106,7 +106,7 @@ fn a_directory_of_another_age_is_another_one() {
             "[[trusted]]\npath = \"/x\"\ndevice = \"1\"\ninode = \"18446744073709551615\"\n{born}"
         )
     };
-    let read = |born: &str| file::parse(&text(born)).unwrap().remove(0).id;
+    let read = |born: &str| file::parse(&text(born)).unwrap().trusted.remove(0).id;
     assert!(!read("born = \"1.5\"").is(&read("born = \"1.6\"")));
     assert!(!read("born = \"1.5\"").is(&read("")));
     assert!(read("").is(&read("born = \"1.6\"")), "the file system did not know");

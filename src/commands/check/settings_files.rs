@@ -13,11 +13,9 @@ use crate::trust::TrustState;
 /// A repository could list thousands of things.
 const MAX_LISTED: usize = 20;
 
-/// What other programs read in a repository, and this one not yet.
-const UNREAD: [&str; 1] = [".mcp.json"];
-
 /// What counts in a trusted workspace alone, beside its settings files.
-const DEFINITIONS: [&str; 3] = [".claude/agents", ".claude/commands", ".claude/skills"];
+const NEEDS_TRUST: [&str; 4] =
+    [".claude/agents", ".claude/commands", ".claude/skills", ".mcp.json"];
 
 /// The files of the user and of each workspace. Nothing where there are none.
 pub(super) fn report(services: &Services) -> String {
@@ -52,13 +50,10 @@ fn of_workspace(in_force: &RulesInForce, root: &Path, trust_path: &Path) -> Vec<
         .iter()
         .any(|file| file.contents.is_some() || file.fault.is_some());
     let is_there = |name: &str| root.join(name).symlink_metadata().is_ok();
-    let has_files = has_files || DEFINITIONS.iter().any(|name| is_there(name));
+    let has_files = has_files || NEEDS_TRUST.iter().any(|name| is_there(name));
     if has_files || in_force.snapshot.trust != TrustState::Untrusted {
         lines.push(trust);
     }
-    let unread = UNREAD.iter().map(|name| root.join(name));
-    let unread = unread.filter(|path| path.symlink_metadata().is_ok());
-    lines.extend(unread.map(|path| format!("no effect: {}: it is not read", path.display())));
     let unusable = in_force.unusable_directories.iter();
     lines.extend(unusable.map(|it| format!("no additional directory: {}", shown(it))));
     let idle = in_force.idle_rules();

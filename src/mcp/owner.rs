@@ -1,0 +1,44 @@
+//! Says whose word a server is, and whether that word still counts.
+
+use std::sync::Arc;
+
+use crate::settings_files::SettingsFiles;
+use crate::workspace::Workspace;
+
+/// Whose word a server is.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum McpOwner {
+    #[default]
+    Operator,
+    /// A repository's, which the operator trusts as long as its file is the same.
+    Workspace(TrustedFile),
+}
+
+impl McpOwner {
+    /// Whether the server may be used now. Blocks.
+    pub(super) fn is_in_force(&self) -> bool {
+        match self {
+            Self::Operator => true,
+            Self::Workspace(file) => file.is_in_force(),
+        }
+    }
+
+    pub(super) fn is_workspace(&self) -> bool {
+        matches!(self, Self::Workspace(_))
+    }
+}
+
+/// The file that the operator trusts, and that servers were started from.
+#[derive(Clone, Debug)]
+pub(crate) struct TrustedFile {
+    pub(crate) files: Arc<SettingsFiles>,
+    pub(crate) workspace: Arc<Workspace>,
+    pub(crate) text: Arc<str>,
+}
+
+impl TrustedFile {
+    /// Whether the file is as it was, and trusted still. Blocks.
+    pub(super) fn is_in_force(&self) -> bool {
+        self.files.mcp_file(&self.workspace).trusted_text() == Some(&self.text)
+    }
+}
