@@ -21,7 +21,6 @@ use crate::ids::KeyId;
 use crate::page_url::{PageUrl, PageUrlError, TrustedHosts};
 use crate::processes::worker::Workers;
 
-mod address;
 mod body;
 mod connector;
 mod content;

@@ -75,6 +75,7 @@ fn tool(name: &str) -> Value {
 }
 
 /// One server with one tool, which does this when it is called.
+#[expect(clippy::needless_pass_by_value, reason = "each test writes its value in place")]
 fn answering(actions: Value) -> Value {
     json!({"tools": [tool("do")], "on_call": actions})
 }

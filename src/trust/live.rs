@@ -66,7 +66,7 @@ impl LiveTrust {
         };
         match &parsed {
             Ok(list) => {
-                tracing::info!(directories = list.trusted.len(), "read the trusted directories")
+                tracing::info!(directories = list.trusted.len(), "read the trusted directories");
             }
             Err(reason) => tracing::warn!(path = %self.path().display(), %reason, "no trust"),
         }

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use url::{Host, Url};
 
-use super::address::{Reach, reach};
 use super::fetch_error::FetchError;
 use super::resolver::Resolver;
 use crate::page_url::PageUrl;
+use crate::public_address::{Reach, reach};
 
 /// Finds the addresses of pages.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use crate::secret::Secret;
 async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
     tokio::spawn(async move { axum::serve(listener, router).await });
     format!("http://{address}")
 }

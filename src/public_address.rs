@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     Public,
     /// Into the operator's network: only for hosts that the operator trusts.
     Private,
@@ -25,7 +25,7 @@ const METADATA: [Ipv4Addr; 4] = [
 
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-pub(super) fn reach(address: IpAddr) -> Reach {
+pub(crate) fn reach(address: IpAddr) -> Reach {
     match address {
         IpAddr::V4(address) => reach_of_v4(address),
         IpAddr::V6(address) => reach_of_v6(address),
