@@ -15,6 +15,7 @@ mod hostile;
 mod litellm;
 mod long_answers;
 mod lsp;
+mod mcp;
 mod openapi;
 mod permissions;
 mod prompt;

@@ -23,6 +23,7 @@ model. I understand:\n\n\
 - plan WHAT\n\
 - ask AGENT to DO SOMETHING\n\
 - call TOOL with {JSON}\n\
+- use SERVER TOOL with {JSON}\n\
 - recall (what the tools answered before)\n\
 \n\
 Put arguments with spaces in quotes; join commands with \"and\" (in one message) or \"then\" (one \

@@ -12,7 +12,7 @@ use super::settings::{McpCommand, McpServerSettings, McpTransport};
 use super::*;
 use crate::processes::test_support::runner;
 
-const SERVER: &str = include_str!("tests/server.py");
+const SERVER: &str = include_str!("../../tests/mcp/server.py");
 
 /// Servers in a state directory of their own.
 struct Ground {
@@ -161,7 +161,7 @@ async fn m4_a_definition_that_changed_while_we_were_away_is_taken_away() {
     let started_with = command.arguments[1].clone();
     script["log"] = json!(other.log());
     let replaced =
-        SERVER.replace("json.loads(sys.argv[1])", &format!("json.loads({:?})", script.to_string()));
+        SERVER.replace("= read_script()", &format!("= json.loads({:?})", script.to_string()));
     fs::write(&path, replaced).unwrap();
     other.settings.first_turn_wait = Duration::ZERO;
 

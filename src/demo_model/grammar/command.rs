@@ -28,6 +28,7 @@ impl Clause<'_> {
                 Command::Plan(self.quote(what)?)
             }
             Verb::Call => Command::Call(self.named()?),
+            Verb::Use => Command::Call(self.of_server()?),
             Verb::Ask => Command::Call(call("Task", self.task()?)),
             Verb::Fetch => {
                 let page = skip(&self.words, &["the", "page", "url"]);
@@ -123,12 +124,22 @@ impl Clause<'_> {
     /// Parses `TOOL with {…}`: any offered tool, the client's included.
     fn named(&self) -> Option<Call> {
         let (tool, input) = self.words.split_first()?;
-        let input = skip(input, &["with"]);
-        let arguments = match input {
-            [] => json!({}),
-            _ => json_of(&self.quote(input)?)?,
-        };
-        Some(call(tool.argument(), arguments))
+        Some(call(tool.argument(), self.input(input)?))
+    }
+
+    /// Parses `SERVER TOOL with {…}`: a tool of an MCP server, by the server's own name for it.
+    fn of_server(&self) -> Option<Call> {
+        let [server, tool, input @ ..] = &self.words[..] else { return None };
+        let name = format!("mcp__{}__{}", server.argument(), tool.argument());
+        Some(call(&name, self.input(input)?))
+    }
+
+    /// Parses `with {…}`, or nothing.
+    fn input(&self, words: &[Word<'_>]) -> Option<Value> {
+        match skip(words, &["with"]) {
+            [] => Some(json!({})),
+            input => json_of(&self.quote(input)?),
+        }
     }
 }
 

@@ -141,6 +141,15 @@ fn calls_any_tool_by_name() {
     check("call note with {“text”: ”a”}", r#"note{"text":"a"}"#);
     check("call now", "now{}");
     check(
+        r#"use time get_current_time with {"timezone": "Europe/Oslo"} then use git git_status"#,
+        concat!(
+            r#"mcp__time__get_current_time{"timezone":"Europe/Oslo"}"#,
+            "\n",
+            "mcp__git__git_status{}"
+        ),
+    );
+    assert!(rounds("use time").is_err());
+    check(
         r#"call note with {"text": "a, read b and find c then run d"}, then call note"#,
         concat!(r#"note{"text":"a, read b and find c then run d"}"#, "\n", "note{}"),
     );

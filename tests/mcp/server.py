@@ -1,6 +1,8 @@
-"""An MCP server on standard input and output that does what its one argument, JSON, says.
+"""An MCP server on standard input and output that does what its one argument says: JSON, or the
+path of a file that holds it.
 
-Members: `tools` (the list), `on_start`, `on_list`, `on_call`: what to do, a list of actions.
+Members: `tools` (the list) or `pages`; `on_start`, `on_list`, `on_call`: what to do, a list of
+actions; `calls`: the same by the name of the tool; `answers`: results by method; `log`: a file.
 """
 
 import json
@@ -8,7 +10,17 @@ import os
 import sys
 import time
 
-script = json.loads(sys.argv[1])
+argument = sys.argv[1]
+
+
+def read_script():
+    if not argument.startswith("/"):
+        return json.loads(argument)
+    with open(argument) as file:
+        return json.load(file)
+
+
+script = read_script()
 out = sys.stdout.buffer
 lists = 0
 
@@ -50,8 +62,14 @@ def act(actions, request):
         elif kind == "change":
             script["tools"] = value
             send({"method": "notifications/tools/list_changed"})
+        elif kind == "reload":
+            script.update(read_script())
+            send({"method": "notifications/tools/list_changed"})
         elif kind == "env":
             text = os.environ.get(value, "unset")
+            send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        elif kind == "echo":
+            text = json.dumps(request["params"]["arguments"], sort_keys=True)
             send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
         elif kind == "hang":
             pass
@@ -87,4 +105,9 @@ for line in sys.stdin:
         else:
             send({"id": message["id"], "result": page(message.get("params", {}).get("cursor"))})
     elif method == "tools/call":
-        act(script["on_call"], message)
+        name = message["params"]["name"]
+        act(script.get("calls", {}).get(name, script.get("on_call", [])), message)
+    elif method in script.get("answers", {}):
+        send({"id": message["id"], "result": script["answers"][method]})
+    elif method and "id" in message:
+        send({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})

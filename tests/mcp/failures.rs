@@ -1,0 +1,147 @@
+//! Servers that hang, die, flood, and ask for what they are not given.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{
+    allowed, call, count, doing, has, heard, offered_names, one, states, text, told, tool, until,
+};
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
+use crate::support::watch;
+
+fn good() -> Value {
+    doing(json!([{ "result": text("done") }]))
+}
+
+#[tokio::test]
+async fn m6_a_server_that_never_answers_leaves_the_others_alone() {
+    let upstream = Upstream::start();
+    let impatient = "start_timeout = \"300ms\"";
+    let servers = [
+        ("good", good(), ""),
+        ("listless", json!({ "on_list": [{ "hang": 1 }] }), impatient),
+        ("mute", json!({ "on_initialize": [{ "hang": 1 }] }), impatient),
+    ];
+    let server = allowed(&upstream, &servers).config("mcp.backoff", "[]").start().await;
+    assert_eq!(one(&server, &upstream, call("mcp__good__do")).await, "done");
+    let states = states(&server).await;
+    let words: Vec<_> = states.iter().map(|state| state["state"].as_str()).collect();
+    assert_eq!(words, [Some("ready"), Some("off"), Some("off")], "{states:?}");
+    assert_eq!(offered_names(&server, &upstream).await, ["mcp__good__do"]);
+}
+
+#[tokio::test]
+async fn m6_a_call_that_is_never_answered_is_given_up_and_told() {
+    let upstream = Upstream::start();
+    let servers = [
+        ("mute", doing(json!([{ "hang": 1 }])), "timeout = \"100ms\""),
+        ("slow", doing(json!([{ "hang": 1 }])), "max_time = \"100ms\""),
+    ];
+    let server = allowed(&upstream, &servers).start().await;
+    for (name, tool) in [("mute", "mcp__mute__do"), ("slow", "mcp__slow__do")] {
+        let answer = one(&server, &upstream, call(tool)).await;
+        has(&answer, &["Error: ", "whether the call took effect is unknown"]);
+        hears(&server, name, "notifications/cancelled", 1).await;
+        assert_eq!(count(&server, name, "tools/call"), 1);
+    }
+}
+
+#[tokio::test]
+async fn m7_a_server_that_dies_in_a_call_comes_back_and_the_call_is_not_repeated() {
+    let upstream = Upstream::start();
+    let script = json!({ "tools": [tool("die"), tool("do")], "calls": {
+        "die": [{ "exit": 7 }], "do": [{ "result": text("done") }],
+    } });
+    let servers = [("s", script, ""), ("good", good(), "")];
+    let server = allowed(&upstream, &servers).start().await;
+    let answers =
+        told(&server, &upstream, &[call("mcp__s__die"), call("mcp__good__do")]).await;
+    has(&answers[0], &["Error: ", "ended while this call ran; whether it took effect is unknown"]);
+    assert_eq!(answers[1], "done");
+    hears(&server, "s", "tools/list", 2).await;
+    until_ready(&server, 1).await;
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+    assert_eq!(count(&server, "s", "tools/call"), 2);
+}
+
+/// Waits until a scripted server has heard a line with these words so many times.
+async fn hears(server: &Server, name: &str, words: &str, times: usize) {
+    let has_heard = || {
+        let heard = heard(server, name);
+        heard.iter().filter(|line| line.contains(words)).count() >= times
+    };
+    let waiting = async {
+        while !has_heard() {
+            tokio::task::yield_now().await;
+        }
+    };
+    watch(&format!("{name} to hear {words}"), waiting).await;
+}
+
+/// Waits until the server at this place, by name, is ready.
+async fn until_ready(server: &Server, place: usize) {
+    let ready = async { while states(server).await[place]["state"] != "ready" {} };
+    watch("a server that is ready", ready).await;
+}
+
+#[tokio::test]
+async fn m7_a_server_that_dies_at_each_start_is_off_after_its_restarts() {
+    let upstream = Upstream::start();
+    let servers = [("loops", json!({ "on_start": [{ "exit": 3 }] }), ""), ("ok", good(), "")];
+    let server = allowed(&upstream, &servers).start().await;
+    assert_eq!(one(&server, &upstream, call("mcp__ok__do")).await, "done");
+    until(&server, "it to be off", |state| state["state"] == "off").await;
+    assert_eq!(states(&server).await[0]["why"], "exit code 3");
+    let answer = one(&server, &upstream, call("mcp__loops__do")).await;
+    has(&answer, &["Error: "]);
+}
+
+#[tokio::test]
+async fn m8_noise_and_floods_are_passed_over_and_a_long_line_ends_the_server() {
+    let upstream = Upstream::start();
+    let noise = json!([
+        { "raw": { "text": "starting up…\n\u{0}\n{}\n[]\n{\"half\": \n", "times": 100 } },
+        { "stderr": 4_000_000 },
+    ]);
+    let long = json!([{ "raw": { "text": "xxxxxxxxxx", "times": 1_000_000 } }]);
+    let half = json!([{ "raw": { "text": "{\"jsonrpc\": \"2.0\", \"id\"" } }, { "exit": 0 }]);
+    let script = json!({
+        "on_start": noise,
+        "tools": ["do", "half", "long"].map(tool),
+        "calls": { "do": [{ "result": text("done") }], "half": half, "long": long },
+    });
+    let server = allowed(&upstream, &[("s", script, "")]).start().await;
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+    for bad in ["mcp__s__half", "mcp__s__long"] {
+        until_ready(&server, 0).await;
+        let answer = one(&server, &upstream, call(bad)).await;
+        has(&answer, &["Error: ", "whether it took effect is unknown"]);
+        hears(&server, "s", "tools/list", if bad.ends_with("half") { 2 } else { 3 }).await;
+    }
+    until_ready(&server, 0).await;
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+}
+
+#[tokio::test]
+async fn m9_foreign_answers_are_dropped_and_what_a_server_asks_is_refused() {
+    let upstream = Upstream::start();
+    let ask = |id: u32, method: &str| {
+        json!({ "send": { "id": id, "method": method, "params": {
+            "messages": [], "maxTokens": 1, "message": "Your password?",
+            "requestedSchema": { "type": "object", "properties": {} },
+        } } })
+    };
+    let foreign = |id: u32| json!({ "send": { "id": id, "result": text("foreign") } });
+    let script = doing(json!([
+        foreign(999), foreign(0), ask(1, "sampling/createMessage"), ask(2, "elicitation/create"),
+        ask(3, "roots/list"), { "result": text("done") }, { "result": text("twice") },
+    ]));
+    let server = allowed(&upstream, &[("s", script, "")]).start().await;
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+    hears(&server, "s", "-32601", 3).await;
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+    let log = fs::read_to_string(server.workspace().join("s.log")).expect("a log");
+    assert!(!log.contains("\"role\"") && !log.contains("roots\":"), "{log}");
+}
