@@ -169,7 +169,7 @@ fn a_mistake_in_the_file_is_one_line() {
         "[permissions]\ndeny = [\"AskUserQuestion(x)\"]\n",
         "../toolhand.toml:2: permissions.deny: \"AskUserQuestion(x)\" has a specifier, and AskUserQuestion has none; write only the tool's name, \"AskUserQuestion\"",
     );
-    home.check_file("[mcp]\npin = \"all\"\n", "../toolhand.toml:1: unknown key mcp");
+    home.check_file("[cluster]\nsize = 2\n", "../toolhand.toml:1: unknown key cluster");
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn text(text: &str) -> Value {
 }
 
 /// A script with the one tool `do`, which does this when it is called.
+#[expect(clippy::needless_pass_by_value, reason = "each test writes its value in place")]
 fn doing(actions: Value) -> Value {
     json!({ "tools": [tool("do")], "on_call": actions })
 }
@@ -89,9 +90,8 @@ async fn one(server: &Server, upstream: &Upstream, call: Call) -> String {
 
 /// The MCP tools of a list of definitions: their names and descriptions.
 fn mcp_tools(definitions: &Value) -> Vec<(String, String)> {
-    let word = |tool: &Value, member: &str| {
-        tool["function"][member].as_str().expect("a text").to_owned()
-    };
+    let word =
+        |tool: &Value, member: &str| tool["function"][member].as_str().expect("a text").to_owned();
     let all = definitions.as_array().expect("definitions").iter();
     let all = all.map(|tool| (word(tool, "name"), word(tool, "description")));
     all.filter(|(name, _)| name.starts_with("mcp__")).collect()

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::names;
 use super::settings::McpServerSettings;
 use crate::input_schema::InputSchema;
+use crate::processes;
 use crate::text;
 
 /// The longest description that a model is told.
@@ -119,7 +120,8 @@ fn definition(
 /// see.
 fn told(server: &str, description: &str) -> String {
     let beginning = format!("[MCP server {server}] ");
-    let visible = text::without_hidden(text::prefix(description, 4 * MAX_DESCRIPTION_BYTES));
+    let plain = processes::without_escapes(text::prefix(description, 4 * MAX_DESCRIPTION_BYTES));
+    let visible = text::without_hidden(&plain);
     let visible: String =
         visible.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     let room = MAX_DESCRIPTION_BYTES - beginning.len();

@@ -12,12 +12,13 @@ use crate::support::upstream::Upstream;
 
 const SERVER_KEY: &str = "sk-of-the-server-0123456789";
 
+#[expect(clippy::needless_pass_by_value, reason = "each test writes its value in place")]
 fn content(parts: Value) -> Value {
     doing(json!([{ "result": { "content": parts } }]))
 }
 
 #[tokio::test]
-async fn a_picture_reaches_the_model_and_audio_is_kept_in_a_file_that_read_can_open() {
+async fn a_picture_reaches_the_model_and_audio_is_kept_in_a_file() {
     let upstream = Upstream::start();
     let picture = STANDARD.encode(include_bytes!("../documents/picture.png"));
     let audio = STANDARD.encode("RIFF: as if it were audio\n");
@@ -35,15 +36,14 @@ async fn a_picture_reaches_the_model_and_audio_is_kept_in_a_file_that_read_can_o
 
     let kept = answer.split_once("kept in ").and_then(|(_, rest)| rest.split_once(']'));
     let path = kept.expect("a file").0;
-    let read = ("c", "Read", json!({ "file_path": path }));
-    let answer = one(&server, &upstream, read).await;
-    has(&answer, &["as if it were audio"]);
+    let bytes = std::fs::read(path).expect("the file that is named");
+    assert_eq!(bytes, b"RIFF: as if it were audio\n");
 }
 
 #[tokio::test]
 async fn m10_a_link_is_named_and_never_followed_and_much_is_cut() {
     let upstream = Upstream::start();
-    let script = json!({ "tools": ["link", "much"].map(tool), "calls": {
+    let script = json!({ "tools": (["link", "much"].map(tool)), "calls": {
         "link": [{ "result": { "content": [
             { "type": "resource_link", "uri": "file:///etc/passwd", "name": "all users" },
             { "type": "resource_link", "uri": "http://127.0.0.1:1/x", "name": "a page" },
@@ -75,7 +75,7 @@ async fn a_picture_bomb_is_not_shown() {
 async fn structured_content_and_errors_are_told() {
     let upstream = Upstream::start();
     let failed = json!({ "content": [{ "type": "text", "text": "no such row" }], "isError": true });
-    let script = json!({ "tools": ["data", "fails", "echo"].map(tool), "calls": {
+    let script = json!({ "tools": (["data", "fails", "echo"].map(tool)), "calls": {
         "data": [{ "result": { "content": [], "structuredContent": { "rows": 3 } } }],
         "fails": [{ "result": failed }],
         "echo": [{ "echo": 1 }],
@@ -94,7 +94,7 @@ async fn m13_neither_a_key_nor_a_stack_reaches_the_model_or_the_client() {
     let upstream = Upstream::start();
     let message = format!("bad token {SERVER_KEY}\n  at /srv/main.py line 3");
     let error = json!({ "code": -32000, "message": message, "data": { "trace": "main.py" } });
-    let script = json!({ "tools": ["fails", "prints", "others"].map(tool), "calls": {
+    let script = json!({ "tools": (["fails", "prints", "others"].map(tool)), "calls": {
         "fails": [{ "error": error }],
         "prints": [{ "env": "SERVER_KEY" }],
         "others": [{ "env": "TOOLHAND_API_KEY" }],

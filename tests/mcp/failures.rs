@@ -56,8 +56,7 @@ async fn m7_a_server_that_dies_in_a_call_comes_back_and_the_call_is_not_repeated
     } });
     let servers = [("s", script, ""), ("good", good(), "")];
     let server = allowed(&upstream, &servers).start().await;
-    let answers =
-        told(&server, &upstream, &[call("mcp__s__die"), call("mcp__good__do")]).await;
+    let answers = told(&server, &upstream, &[call("mcp__s__die"), call("mcp__good__do")]).await;
     has(&answers[0], &["Error: ", "ended while this call ran; whether it took effect is unknown"]);
     assert_eq!(answers[1], "done");
     hears(&server, "s", "tools/list", 2).await;
@@ -109,7 +108,7 @@ async fn m8_noise_and_floods_are_passed_over_and_a_long_line_ends_the_server() {
     let half = json!([{ "raw": { "text": "{\"jsonrpc\": \"2.0\", \"id\"" } }, { "exit": 0 }]);
     let script = json!({
         "on_start": noise,
-        "tools": ["do", "half", "long"].map(tool),
+        "tools": (["do", "half", "long"].map(tool)),
         "calls": { "do": [{ "result": text("done") }], "half": half, "long": long },
     });
     let server = allowed(&upstream, &[("s", script, "")]).start().await;

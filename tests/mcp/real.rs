@@ -10,7 +10,7 @@ use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 use crate::support::{environment, watch};
 
-/// The programs of PyPI, and the directories that they read.
+/// The programs of the Python package index, and the directories that they read.
 async fn python() -> (PathBuf, Vec<PathBuf>) {
     let environment = environment("mcp").await.canonicalize().expect("the environment");
     let python = environment.join("bin/python3").canonicalize().expect("an interpreter");

@@ -11,8 +11,8 @@ const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 const NODE_PACKAGES: &str = include_str!("../sdk/package.json");
 const PYTHON_PACKAGES: &str = include_str!("../sdk/requirements.txt");
 
-const COMMANDS: [&str; 9] =
-    ["up", "ask", "serve", "demo-model", "tools", "key", "check", "trust", "untrust"];
+const COMMANDS: [&str; 10] =
+    ["up", "ask", "serve", "demo-model", "tools", "key", "check", "trust", "untrust", "mcp"];
 
 /// What `--help` says of each command.
 static HELP: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {

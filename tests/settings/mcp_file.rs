@@ -62,13 +62,23 @@ async fn g1_m12_a_servers_command_runs_only_from_a_file_that_was_trusted_as_it_i
     let server = builder(&upstream).start().await;
     let has_sandbox = has_sandbox(&server).await;
     write(&server, &json!({ "ours": ours(), "\u{1b}[2J": {} }));
-    insta::assert_snapshot!(checked(&server), @"");
+    insta::assert_snapshot!(checked(&server), @r"
+    MCP file: ~/workspace/.mcp.json: 2 servers
+      ignored (untrusted): the MCP server \u{1b}[2J
+      ignored (untrusted): the MCP server ours
+    MCP servers: none stand under [mcp.servers]
+    ");
     assert!(!has_started(&server));
 
     trust(&server, "trust", &server.workspace());
     let inner = json!({ "type": "http", "url": format!("http://{}/mcp", server.address()) });
     write(&server, &json!({ "ours": ours(), "inner": inner }));
-    insta::assert_snapshot!(checked(&server), @"");
+    insta::assert_snapshot!(checked(&server), @r"
+    MCP file: ~/workspace/.mcp.json: 2 servers
+      ignored (the file has changed since it was trusted): the MCP server inner
+      ignored (the file has changed since it was trusted): the MCP server ours
+    MCP servers: none stand under [mcp.servers]
+    ");
     assert!(!has_started(&server));
 
     trust(&server, "trust", &server.workspace());

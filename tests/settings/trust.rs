@@ -325,7 +325,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
             "permissions": {
                 "defaultMode": "bypassPermissions",
                 "allow": ["Bash(*)", "Frobnicate", "Odd\u{1b}[2J"],
-                "deny": ["WebFetch"],
+                "deny": ["NotebookRead"],
                 "additionalDirectories": ["../outside"],
             },
         }),
@@ -341,7 +341,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
             "permissions": {
                 "defaultMode": "bypassPermissions",
                 "allow": ["Bash(*)", "Frobnicate"],
-                "deny": ["WebFetch"],
+                "deny": ["NotebookRead"],
                 "additionalDirectories": ["../outside"],
             },
         }),
@@ -360,7 +360,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
       no effect: the allow rule Frobnicate: nobody here knows the tool
       no effect: env.\u{1b}[2J: no command is given such a variable
     trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands and imports from outside count
-    no effect yet: WebFetch in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
+    no effect yet: NotebookRead in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
     ");
     trust(&server, "trust", &server.workspace());
     insta::assert_snapshot!(checked(&server), @r"
@@ -372,7 +372,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
       no effect: env.\u{1b}[2J: no command is given such a variable
     trust: ~/workspace is trusted
     no additional directory: ~/workspace/.claude/settings.json: ../outside
-    no effect yet: WebFetch in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
+    no effect yet: NotebookRead in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
     ");
     assert!(!server.workspace().join("evil").exists());
 }
