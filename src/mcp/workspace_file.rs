@@ -37,6 +37,7 @@ struct Written {
 
 /// The public format. Other programs keep further members in it.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct WrittenServer {
     #[serde(rename = "type")]
     transport: Option<String>,
@@ -98,7 +99,7 @@ fn transport(written: WrittenServer, values: &mut Values<'_>) -> Result<McpTrans
     let WrittenServer { transport, command, args, env, url, headers, .. } = written;
     match (transport.as_deref(), &command, &url) {
         (Some("sse"), ..) => {
-            return Err("its transport `sse` is not supported: it was replaced by `http`".into());
+            return Err("its transport `sse` is no longer supported: use `http` (streamable HTTP)".into());
         }
         (None | Some("stdio" | "http" | "streamable-http"), ..) => {}
         (Some(other), ..) => {
@@ -247,7 +248,21 @@ mod tests {
             "h": {"command": "x", "args": "y"}, "i": {"command": "x\u0000"}, "j": {"command": "${X"},
             "k": {"url": "https://x.org", "headers": {"a b": ""}}, "l": {"command": "fine"}, "m": 5
         }}"#;
-        insta::assert_snapshot!(shown(text), @"");
+        insta::assert_snapshot!(shown(text), @r#"
+        a__b: a server's name is letters and digits, joined by single `_` or `-`, at most 32
+        b: its transport `sse` is no longer supported: use `http` (streamable HTTP)
+        c: its type `ws` is none of stdio and http
+        d: it has neither `command` nor `url`
+        e: it has `command` and `url`
+        f: `url` is no http or https address
+        g: env.LD_PRELOAD: no program is given such a variable
+        h: invalid type: string "y", expected a sequence
+        i: a value has a character that no program can be given
+        j: a value has `${` without `}`
+        k: `headers` holds a name that is none of a header
+        l: fine []
+        m: invalid type: integer `5`, expected an object
+        "#);
     }
 
     #[test]
