@@ -6,7 +6,7 @@ mod prefixes;
 mod resuming;
 mod rules;
 mod running;
-mod story;
+pub(crate) mod story;
 
 use serde_json::{Value, json};
 

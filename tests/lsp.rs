@@ -1,6 +1,6 @@
 //! Asks language servers through the HTTP door: a scripted one that misbehaves, and real ones.
 
-mod real;
+pub(crate) mod real;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -17,6 +17,7 @@ mod long_answers;
 mod lsp;
 mod mcp;
 mod openapi;
+mod outside;
 mod permissions;
 mod prompt;
 mod readme;

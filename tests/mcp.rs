@@ -3,6 +3,7 @@
 mod answers;
 mod definitions;
 mod failures;
+pub(crate) mod installed;
 mod permissions;
 mod real;
 

@@ -14,13 +14,13 @@ use crate::support::upstream::{Request, Upstream};
 use crate::turn::answers_in;
 
 /// A web server that answers each path with fixed bytes. It ends with the test's process.
-struct Site {
+pub(crate) struct Site {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Site {
-    fn start(pages: Vec<(&'static str, Vec<u8>)>) -> Self {
+    pub(crate) fn start(pages: Vec<(&'static str, Vec<u8>)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
         let address = listener.local_addr().expect("an address");
         let requests = Arc::<Mutex<Vec<String>>>::default();
@@ -44,7 +44,7 @@ impl Site {
         Self { address, requests }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
@@ -60,7 +60,7 @@ fn page_of(status: &str, kind: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body.as_ref()].concat()
 }
 
-fn html(body: &str) -> Vec<u8> {
+pub(crate) fn html(body: &str) -> Vec<u8> {
     page_of("200 OK", "text/html; charset=utf-8", body)
 }
 

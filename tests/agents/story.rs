@@ -3,7 +3,7 @@
 //! answered, and the plan is carried out with a todo list and a third agent.
 
 mod frontends;
-mod sdk;
+pub(crate) mod sdk;
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::support::upstream::{Request, Step, Upstream};
 const MAIN: &str = "scripted";
 
 /// A person's conversation in some client, which shows what it gets and sends back what it shows.
-trait Chat {
+pub(crate) trait Chat {
     /// Sends what the person writes.
     async fn begin(&mut self, words: &str);
 

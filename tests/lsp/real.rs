@@ -23,7 +23,7 @@ fn with_programs(upstream: &Upstream, directories: &[&Path], shown: &[&Path]) ->
 }
 
 /// The toolchain with `rust-analyzer`, `cargo` and `rustc`.
-async fn toolchain() -> PathBuf {
+pub(crate) async fn toolchain() -> PathBuf {
     let told = Command::new("rustc").args(["--print", "sysroot"]).output().await.expect("rustc");
     PathBuf::from(String::from_utf8(told.stdout).expect("a path").trim())
 }

@@ -1,43 +1,25 @@
 //! Uses real MCP servers, as they are installed, in the sandbox of this machine.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{has, offered_names, one, states, told};
+use super::installed::{self, Installed};
+use super::{Call, has, offered_names, one, states, told};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
-use crate::support::{environment, watch};
-
-/// The programs of the Python package index, and the directories that they read.
-async fn python() -> (PathBuf, Vec<PathBuf>) {
-    let environment = environment("mcp").await.canonicalize().expect("the environment");
-    let python = environment.join("bin/python3").canonicalize().expect("an interpreter");
-    let prefix = python.parent().and_then(Path::parent).expect("a prefix").to_owned();
-    (environment.join("bin"), vec![environment, prefix])
-}
-
-/// The script of a package of npm, and the directory that it reads.
-async fn npm(package: &str) -> (PathBuf, Vec<PathBuf>) {
-    environment("mcp").await;
-    let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/node_modules");
-    let modules = modules.canonicalize().expect("npm ci has run");
-    (modules.join(format!("@modelcontextprotocol/{package}/dist/index.js")), vec![modules])
-}
+use crate::support::watch;
+use crate::web::{Site, html};
 
 /// A server with one MCP server, of which everything is allowed.
-fn with(upstream: &Upstream, name: &str, table: &str, readable: &[PathBuf]) -> Builder {
-    Server::builder(upstream)
+fn with(builder: Builder, name: &str, installed: &Installed) -> Builder {
+    builder
         .config("mcp.first_turn_wait", r#""60s""#)
         .config("approval.channel", r#""none""#)
         .config("permissions.allow", &json!([format!("mcp__{name}")]).to_string())
-        .config("sandbox.readable", &json!(readable).to_string())
-        .tables(&format!("[mcp.servers.{name}]\nstart_timeout = \"60s\"\n{table}\n"))
-}
-
-fn command(program: &Path, arguments: &[Value]) -> String {
-    format!("command = {}\nargs = {}", json!(program), json!(arguments))
+        .config("sandbox.readable", &json!(installed.readable).to_string())
+        .tables(&installed::table(name, &installed.table))
 }
 
 async fn ready(server: &Server, upstream: &Upstream, tool: &str) {
@@ -48,9 +30,7 @@ async fn ready(server: &Server, upstream: &Upstream, tool: &str) {
 #[tokio::test]
 async fn the_time_server_tells_the_time() {
     let upstream = Upstream::start();
-    let (programs, readable) = python().await;
-    let table = command(&programs.join("mcp-server-time"), &[json!("--local-timezone=UTC")]);
-    let server = with(&upstream, "time", &table, &readable).start().await;
+    let server = with(Server::builder(&upstream), "time", &installed::time().await).start().await;
     ready(&server, &upstream, "mcp__time__get_current_time").await;
     let zone = |zone: &str| ("c", "mcp__time__get_current_time", json!({ "timezone": zone }));
     let answers = told(&server, &upstream, &[zone("Asia/Tokyo"), zone("Mars/Base")]).await;
@@ -61,10 +41,8 @@ async fn the_time_server_tells_the_time() {
 #[tokio::test]
 async fn the_git_server_shows_the_status_of_a_repository() {
     let upstream = Upstream::start();
-    let (programs, readable) = python().await;
     let builder =
-        with(&upstream, "git", &command(&programs.join("mcp-server-git"), &[]), &readable)
-            .file("new.txt", "new\n");
+        with(Server::builder(&upstream), "git", &installed::git().await).file("new.txt", "new\n");
     let mut init = Command::new("git");
     init.args(["init", "-q"]).current_dir(builder.workspace()).stdin(Stdio::null());
     assert!(init.status().expect("git").success());
@@ -75,25 +53,25 @@ async fn the_git_server_shows_the_status_of_a_repository() {
 }
 
 #[tokio::test]
-async fn the_fetch_server_says_what_it_cannot_reach() {
+async fn the_fetch_server_reads_a_page_and_says_what_it_cannot_reach() {
     let upstream = Upstream::start();
-    let (programs, readable) = python().await;
-    let arguments = [json!("--ignore-robots-txt")];
-    let table = command(&programs.join("mcp-server-fetch"), &arguments);
-    let server = with(&upstream, "fetch", &table, &readable).start().await;
+    let site = Site::start(vec![("/", html("<h1>Quinces</h1><p>They are ripe."))]);
+    let installed = installed::fetch().await;
+    let server = with(Server::builder(&upstream), "fetch", &installed).start().await;
     ready(&server, &upstream, "mcp__fetch__fetch").await;
-    let fetch = ("c", "mcp__fetch__fetch", json!({ "url": "http://127.0.0.1:1/" }));
-    has(&one(&server, &upstream, fetch).await, &["Error: ", "http://127.0.0.1:1/"]);
+    let fetch = |url: &str| ("c", "mcp__fetch__fetch", json!({ "url": url }));
+    let calls = [fetch(&site.url("/")), fetch("http://127.0.0.1:1/")];
+    let answers = told(&server, &upstream, &calls).await;
+    has(&answers[0], &["They are ripe."]);
+    has(&answers[1], &["Error: ", "http://127.0.0.1:1/"]);
 }
 
 #[tokio::test]
 async fn the_filesystem_server_reads_what_it_was_given() {
     let upstream = Upstream::start();
-    let (script, readable) = npm("server-filesystem").await;
-    let builder = with(&upstream, "files", "", &readable).file("a.txt", "needle\n");
-    let arguments = [json!(script), json!(builder.workspace())];
-    let table = command(Path::new("/usr/bin/node"), &arguments);
-    let server = builder.tables(&format!("{table}\n")).start().await;
+    let builder = Server::builder(&upstream).file("a.txt", "needle\n");
+    let installed = installed::filesystem(&builder.workspace()).await;
+    let server = with(builder, "files", &installed).start().await;
     ready(&server, &upstream, "mcp__files__read_text_file").await;
     let read = |path: PathBuf| ("c", "mcp__files__read_text_file", json!({ "path": path }));
     let inside = read(server.workspace().join("a.txt"));
@@ -102,29 +80,53 @@ async fn the_filesystem_server_reads_what_it_was_given() {
     has(&answers[1], &["Error: ", "denied"]);
 }
 
-/// What the reference server shows: texts, numbers, a picture, links, a resource.
-async fn shows_everything(server: &Server, upstream: &Upstream) {
-    ready(server, upstream, "mcp__everything__echo").await;
-    let echo = ("c", "mcp__everything__echo", json!({ "message": "hello" }));
-    let sum = ("c", "mcp__everything__get-sum", json!({ "a": 2, "b": 3 }));
-    let picture = ("c", "mcp__everything__get-tiny-image", json!({}));
-    let links = ("c", "mcp__everything__get-resource-links", json!({ "count": 2 }));
-    let resources = ("c", "ListMcpResources", json!({}));
-    let answers = told(server, upstream, &[echo, sum, picture, links, resources]).await;
-    has(&answers[0], &["hello"]);
-    has(&answers[1], &["5"]);
-    has(&answers[2], &["(image attached) PNG"]);
-    has(&answers[3], &["[link to the resource "]);
-    has(&answers[4], &["demo://resource/"]);
+/// What the reference server shows: texts, numbers, a picture, links, resources, and a call that
+/// takes longer than the server may be silent.
+async fn shows_everything(builder: Builder, upstream: &Upstream, mut installed: Installed) {
+    installed.table += "\ntimeout = \"3s\"";
+    let server = with(builder, "everything", &installed).start().await;
+    ready(&server, upstream, "mcp__everything__echo").await;
+    let call = |name: &'static str, input: Value| -> Call { ("c", name, input) };
+    let resource =
+        |uri: &str| call("ReadMcpResource", json!({ "server": "everything", "uri": uri }));
+    let calls = [
+        call("mcp__everything__echo", json!({ "message": "hello" })),
+        call("mcp__everything__get-sum", json!({ "a": 2, "b": 3 })),
+        call("mcp__everything__get-tiny-image", json!({})),
+        call("mcp__everything__get-resource-links", json!({ "count": 2 })),
+        call("mcp__everything__get-structured-content", json!({ "location": "Chicago" })),
+        call(
+            "mcp__everything__trigger-long-running-operation",
+            json!({ "duration": 4, "steps": 16 }),
+        ),
+        call("ListMcpResources", json!({})),
+        resource("demo://resource/dynamic/text/1"),
+        resource("demo://resource/dynamic/blob/1"),
+        resource("demo://nothing"),
+    ];
+    let answers = told(&server, upstream, &calls).await;
+    let expected: [&[&str]; 10] = [
+        &["hello"],
+        &["5"],
+        &["(image attached) PNG"],
+        &["[link to the resource "],
+        &["\"temperature\":"],
+        &["completed", "Steps: 16"],
+        &["demo://resource/"],
+        &["demo://resource/dynamic/text/1", "Resource 1: "],
+        &["attachment of type ", "kept in "],
+        &["Error: ", "demo://nothing"],
+    ];
+    for (answer, parts) in answers.iter().zip(expected) {
+        has(answer, parts);
+    }
 }
 
 #[tokio::test]
 async fn the_server_with_everything_shows_it_over_pipes() {
     let upstream = Upstream::start();
-    let (script, readable) = npm("server-everything").await;
-    let table = command(Path::new("/usr/bin/node"), &[json!(script), json!("stdio")]);
-    let server = with(&upstream, "everything", &table, &readable).start().await;
-    shows_everything(&server, &upstream).await;
+    let installed = installed::everything().await;
+    shows_everything(Server::builder(&upstream), &upstream, installed).await;
 }
 
 /// A server that is ended when the test is over.
@@ -140,12 +142,12 @@ impl Drop for Listening {
 #[tokio::test]
 async fn the_server_with_everything_shows_it_over_http() {
     let upstream = Upstream::start();
-    let (script, _) = npm("server-everything").await;
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = free.local_addr().expect("bound").port();
     drop(free);
     let mut node = Command::new("/usr/bin/node");
-    node.arg(script).arg("streamableHttp").env("PORT", port.to_string());
+    node.arg(installed::script("server-everything").await).arg("streamableHttp");
+    node.env("PORT", port.to_string());
     node.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _listening = Listening(node.spawn().expect("node"));
     let listens = async {
@@ -154,7 +156,7 @@ async fn the_server_with_everything_shows_it_over_http() {
         }
     };
     watch("the server to listen", listens).await;
-    let url = format!("url = \"http://127.0.0.1:{port}/mcp\"");
-    let server = with(&upstream, "everything", &url, &[]).start().await;
-    shows_everything(&server, &upstream).await;
+    let table = format!("url = \"http://127.0.0.1:{port}/mcp\"");
+    let installed = Installed { table, readable: Vec::new() };
+    shows_everything(Server::builder(&upstream), &upstream, installed).await;
 }

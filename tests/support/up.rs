@@ -219,6 +219,18 @@ impl Builder {
         self
     }
 
+    /// Uses this configuration.
+    pub(crate) fn configured(self, toml: &str) -> Self {
+        let path = self.home.path().join("toolhand.toml");
+        fs::write(&path, toml).expect("a new file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our own");
+        self.argument(&format!("--config={}", path.display()))
+    }
+
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.home.path().join("workspace")
+    }
+
     /// Allows every tool, commands included.
     pub(crate) fn free(self) -> Self {
         self.argument("--sandbox=off").argument("--permission-mode=bypassPermissions")

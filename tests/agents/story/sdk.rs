@@ -14,7 +14,7 @@ use crate::support::upstream::Upstream;
 use crate::support::{environment, watch};
 
 /// `tests/sdk/chat.py` as a process. It ends with this.
-struct Script {
+pub(crate) struct Script {
     /// Killed on drop.
     _child: Child,
     stdin: ChildStdin,
@@ -22,10 +22,10 @@ struct Script {
 }
 
 impl Script {
-    async fn start(up: &Up) -> Self {
+    pub(crate) async fn start(up: &Up, model: &str) -> Self {
         let python = environment("sdk").await.join("bin/python");
         let mut child = Command::new(python)
-            .args(["tests/sdk/chat.py", &up.base_url(), &up.key, MAIN])
+            .args(["tests/sdk/chat.py", &up.base_url(), &up.key, model])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -69,22 +69,28 @@ impl Chat for Script {
     }
 }
 
-/// Starts a chain in which a person is asked, and whose models are those of the upstream.
-async fn start(upstream: &Upstream) -> Up {
+/// A chain whose models are those of the upstream.
+pub(crate) async fn builder(upstream: &Upstream, models: &[&str]) -> Builder {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let builder = Builder::borrowing();
-    let path = builder.home().join("story.yaml");
-    let entries = [MAIN, "sonnet", "haiku", "opus"].map(|model| {
+    let path = builder.home().join("scripted.yaml");
+    let entries = models.iter().map(|model| {
         format!(
             "  - model_name: {model}\n    litellm_params:\n      model: openai/{model}\n      \
              api_base: {}\n      api_key: none-needed\n",
             upstream.url()
         )
     });
-    fs::write(&path, format!("model_list:\n{}", entries.concat())).expect("a new file");
-    let builder =
-        builder.argument(&format!("--litellm-config={}", path.display())).argument("--sandbox=off");
+    let entries: String = entries.collect();
+    fs::write(&path, format!("model_list:\n{entries}")).expect("a new file");
+    builder.argument(&format!("--litellm-config={}", path.display()))
+}
+
+/// Starts a chain in which a person is asked.
+async fn start(upstream: &Upstream) -> Up {
+    let builder = builder(upstream, &[MAIN, "sonnet", "haiku", "opus"]).await;
+    let builder = builder.argument("--sandbox=off");
     let starting = tokio::task::spawn_blocking(move || builder.start());
     starting.await.expect("up starts")
 }
@@ -95,7 +101,7 @@ async fn over_the_python_sdk_and_litellm() {
     let up = start(&upstream).await;
     let workspace = up.workspace();
     Stage::set(&workspace);
-    let mut chat = Script::start(&up).await;
+    let mut chat = Script::start(&up, MAIN).await;
 
     let stage = Stage { upstream: &upstream, rest: up.client(), workspace: &workspace };
     stage.play(&mut chat).await;
