@@ -2,6 +2,7 @@
 
 mod context;
 mod faults;
+mod mcp;
 mod providers;
 
 use std::fs;

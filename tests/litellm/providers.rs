@@ -12,7 +12,7 @@ use crate::support::client::with;
 use crate::support::providers::{Captured, Provider, Providers, Said};
 
 /// What comes after the models in the LiteLLM configuration that toolhand ships.
-fn shipped_settings() -> &'static str {
+pub(super) fn shipped_settings() -> &'static str {
     const SHIPPED: &str = include_str!("../../litellm-config.yaml");
     let (_, settings) = SHIPPED.split_once("\nlitellm_settings:").expect("it has settings");
     &SHIPPED[SHIPPED.len() - settings.len() - "litellm_settings:".len()..]
@@ -20,9 +20,16 @@ fn shipped_settings() -> &'static str {
 
 /// Starts a chain in front of these providers, with files to read.
 async fn start(providers: &Providers, settings: &str) -> Up {
+    start_with(providers, settings, builder().await).await
+}
+
+pub(super) async fn builder() -> Builder {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
-    let builder = Builder::borrowing();
+    Builder::borrowing()
+}
+
+pub(super) async fn start_with(providers: &Providers, settings: &str, builder: Builder) -> Up {
     let path = builder.home().join("providers.yaml");
     fs::write(&path, providers.model_list() + settings).expect("a new file");
     let builder = builder.argument(&format!("--litellm-config={}", path.display()));
@@ -45,7 +52,7 @@ fn weather() -> Value {
     })
 }
 
-fn question(provider: Provider, messages: Value) -> Value {
+pub(super) fn question(provider: Provider, messages: Value) -> Value {
     let mut body = streamed("");
     body["model"] = provider.model().into();
     body["tools"] = json!([weather()]);
@@ -181,7 +188,7 @@ async fn without_the_shipped_setting_no_request_has_a_cache_mark() {
 }
 
 /// The pictures in a request, as base64, wherever the provider's format has them.
-fn pictures(value: &Value, found: &mut Vec<String>) {
+pub(super) fn pictures(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| pictures(item, found)),
         Value::Object(members) => {

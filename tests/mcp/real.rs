@@ -59,7 +59,8 @@ async fn the_fetch_server_reads_a_page_and_says_what_it_cannot_reach() {
     let installed = installed::fetch().await;
     let server = with(Server::builder(&upstream), "fetch", &installed).start().await;
     ready(&server, &upstream, "mcp__fetch__fetch").await;
-    let fetch = |url: &str| ("c", "mcp__fetch__fetch", json!({ "url": url }));
+    // To make an article of a page, it would install a package of npm first.
+    let fetch = |url: &str| ("c", "mcp__fetch__fetch", json!({ "url": url, "raw": true }));
     let calls = [fetch(&site.url("/")), fetch("http://127.0.0.1:1/")];
     let answers = told(&server, &upstream, &calls).await;
     has(&answers[0], &["They are ripe."]);

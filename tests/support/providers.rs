@@ -193,6 +193,16 @@ impl Captured {
         places
     }
 
+    /// The definitions of the tools, each with `name`, `description` and `parameters`.
+    pub(crate) fn tools(&self) -> Vec<Value> {
+        let body = self.json();
+        match self.provider {
+            Provider::Anthropic => anthropic::tools(&body),
+            Provider::OpenAi | Provider::Ollama => functions(&body),
+            Provider::Gemini => gemini::tools(&body),
+        }
+    }
+
     /// The calls of the conversation with their answers.
     pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         let body = self.json();
@@ -203,6 +213,11 @@ impl Captured {
             Provider::Ollama => ollama::exchanges(&body),
         }
     }
+}
+
+/// The tools of a request that lists them as OpenAI does.
+fn functions(body: &Value) -> Vec<Value> {
+    list(body, "tools").map(|tool| tool["function"].clone()).collect()
 }
 
 fn find(value: &Value, name: &str, place: &str, places: &mut Vec<String>) {

@@ -61,6 +61,16 @@ fn block(at: usize, start: &Value, deltas: &[Value]) -> Vec<Value> {
     events
 }
 
+pub(super) fn tools(body: &Value) -> Vec<Value> {
+    let tools = list(body, "tools").cloned();
+    tools
+        .map(|mut tool| {
+            tool["parameters"] = tool["input_schema"].take();
+            tool
+        })
+        .collect()
+}
+
 /// Pairs by id: an answer names its call.
 pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let blocks =

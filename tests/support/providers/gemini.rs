@@ -31,6 +31,11 @@ fn call((at, (name, arguments)): (usize, &(&str, Value))) -> Value {
     part
 }
 
+pub(super) fn tools(body: &Value) -> Vec<Value> {
+    let lists = list(body, "tools").filter_map(|tools| tools["function_declarations"].as_array());
+    lists.flatten().cloned().collect()
+}
+
 /// Pairs by position. LiteLLM makes ids up, and signatures where the model's got lost.
 pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let parts = |member: &'static str| {
@@ -47,6 +52,8 @@ pub(super) fn exchanges(body: &Value) -> Vec<Exchange> {
     let names = parts("function_call").map(|call| &call["name"]);
     let answered = parts("function_response").map(|answer| &answer["name"]);
     assert!(names.eq(answered), "an answer has its call's name: {body}");
-    let answers = parts("function_response").map(|answer| answer["response"]["content"].clone());
+    // An answer that is a JSON object is the response itself.
+    let answer_in = |response: &Value| response.get("content").unwrap_or(response).clone();
+    let answers = parts("function_response").map(|answer| answer_in(&answer["response"]));
     by_position(calls.collect(), answers.collect())
 }
