@@ -99,7 +99,9 @@ fn transport(written: WrittenServer, values: &mut Values<'_>) -> Result<McpTrans
     let WrittenServer { transport, command, args, env, url, headers, .. } = written;
     match (transport.as_deref(), &command, &url) {
         (Some("sse"), ..) => {
-            return Err("its transport `sse` is no longer supported: use `http` (streamable HTTP)".into());
+            return Err(
+                "its transport `sse` is no longer supported: use `http` (streamable HTTP)".into()
+            );
         }
         (None | Some("stdio" | "http" | "streamable-http"), ..) => {}
         (Some(other), ..) => {
