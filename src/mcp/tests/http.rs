@@ -123,7 +123,7 @@ async fn called(url: &str) -> (McpServers, Result<McpAnswer, McpFault>) {
 /// A body that never ends.
 fn endless(begin: &'static str) -> Body {
     let begin = futures::stream::once(async move { Bytes::from_static(begin.as_bytes()) });
-    let piece = futures::stream::repeat(Bytes::from_static(&[b'x'; 1 << 16]));
+    let piece = futures::stream::repeat(Bytes::from(vec![b'x'; 1 << 16]));
     Body::from_stream(begin.chain(piece).map(Ok::<_, Infallible>))
 }
 
