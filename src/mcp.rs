@@ -1,10 +1,12 @@
 //! Runs the operator's MCP servers and calls their tools.
 //!
 //! Each server has a task of its own ([`server`]), so one that hangs or dies leaves the others
-//! alone. What a server says is untrusted: its lists are bounded and looked at ([`definitions`],
-//! [`names`]), what it was first seen to offer is remembered ([`pins`]), and its words are data.
+//! alone. Only [`client`], [`connection`] and [`streamable_http`] know rmcp. What a server says is
+//! untrusted: its lists are bounded and looked at ([`definitions`], [`names`]), what it was first
+//! seen to offer is remembered ([`pins`]), and its words are data.
 
 mod answer;
+mod client;
 mod configured;
 mod connection;
 mod definitions;
@@ -19,6 +21,7 @@ mod redaction;
 mod restarts;
 mod server;
 mod settings;
+mod streamable_http;
 #[cfg(test)]
 mod tests;
 mod workspace_file;
@@ -29,20 +32,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 pub(crate) use self::answer::{McpAnswer, McpPart};
+use self::client::{Client, Patience, RequestFault};
 pub(crate) use self::configured::{McpSection, ValueSource};
-use self::connection::{Client, Patience, RequestFault};
 pub(crate) use self::definitions::{DroppedTool, McpTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
 pub(crate) use self::owner::TrustedFile;
 use self::pins::PinFile;
 pub(crate) use self::server::McpState;
-use self::server::{Catalogue, REVOKED, Server, Surroundings};
+use self::server::{Catalogue, REVOKED, Server, Status, Surroundings};
 pub(crate) use self::settings::McpSettings;
 use self::settings::{McpScope, PinPolicy};
 pub(crate) use self::workspace_file::{WorkspaceServer, servers_of};
@@ -74,6 +77,8 @@ pub(crate) struct McpSnapshot {
     pub(crate) prompts: Vec<McpPrompt>,
     /// Tools that a server has and that are not offered, and why.
     pub(crate) withheld: Vec<DroppedTool>,
+    /// Servers that are not running, and why.
+    pub(crate) not_running: Vec<(String, String)>,
     /// The servers' own words on how they are used, where the operator lets them be told.
     pub(crate) instructions: Vec<(String, String)>,
 }
@@ -146,7 +151,12 @@ impl McpServers {
     pub(crate) fn snapshot(&self) -> McpSnapshot {
         let mut snapshot = McpSnapshot::default();
         for server in self.0.servers.iter().filter(|server| server.is_in_force()) {
-            let catalogue = server.now().catalogue;
+            let Status { state, catalogue, .. } = server.now();
+            let name = &server.settings.name;
+            if state != McpState::Ready {
+                let McpFault(why) = not_running(name, &state);
+                snapshot.not_running.push((name.clone(), why));
+            }
             let (tools, withheld) = self.offered(server, &catalogue);
             snapshot.tools.extend(tools);
             snapshot.withheld.extend(withheld);
@@ -157,7 +167,7 @@ impl McpServers {
             {
                 let shown = text::without_hidden(words);
                 let words = text::prefix(&shown, MAX_INSTRUCTIONS_BYTES).to_owned();
-                snapshot.instructions.push((server.settings.name.clone(), words));
+                snapshot.instructions.push((name.clone(), words));
             }
         }
         snapshot.tools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -235,7 +245,7 @@ impl McpServers {
         key: &str,
         tool: &McpTool,
         arguments: Map<String, Value>,
-        progress: Option<mpsc::Sender<String>>,
+        progress: Option<watch::Sender<String>>,
     ) -> Result<McpAnswer, McpFault> {
         let server = self.server_for(key, &tool.server).await?;
         let client = running(&server)?;
@@ -337,9 +347,12 @@ fn call_fault(server: &Server, fault: &RequestFault) -> McpFault {
         RequestFault::TimedOut => format!(
             "the MCP server {name} did not answer in time; whether the call took effect is unknown"
         ),
+        RequestFault::Failed(why) => format!(
+            "the MCP server {name} did not answer this: {why}; whether it took effect is unknown"
+        ),
         RequestFault::Ended => format!(
             "the MCP server {name} ended while this call ran; whether it took effect is unknown"
         ),
-        RequestFault::Malformed => format!("the answer of the MCP server {name} is none"),
+        RequestFault::Malformed => format!("the answer of the MCP server {name} is malformed"),
     })
 }

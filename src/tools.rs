@@ -4,6 +4,7 @@ pub(crate) mod agent_context;
 pub(crate) mod agent_types;
 pub(crate) mod answer;
 pub(crate) mod builtin;
+pub(crate) mod call_progress;
 pub(crate) mod catalogue;
 mod change_preview;
 pub(crate) mod definition;

@@ -41,6 +41,8 @@ pub(crate) enum TurnEvent {
     /// never merged with other events.
     Raw(Box<RawDelta>),
     ToolStarted(Box<ToolStart>),
+    /// A running call tells how far it is.
+    ToolProgress(Box<ToolLine>),
     ToolEnded(Box<ToolEnd>),
     /// A subagent of a call does something.
     Agent(Box<AgentReport>),
@@ -83,6 +85,14 @@ pub(crate) struct ToolStart {
     pub(crate) headline: Headline,
     /// The arguments as JSON, where the client is shown cards and they are not too long.
     pub(crate) arguments: Option<String>,
+}
+
+/// A line of a running server tool.
+#[derive(Clone, Debug)]
+pub(crate) struct ToolLine {
+    pub(crate) call_id: String,
+    pub(crate) tool: String,
+    pub(crate) text: String,
 }
 
 /// A server tool has ended, with or without an error.
@@ -368,6 +378,9 @@ impl TurnEvent {
                     + start.tool.len()
                     + start.headline.0.len()
                     + start.arguments.as_ref().map_or(0, String::len)
+            }
+            Self::ToolProgress(line) => {
+                size_of::<ToolLine>() + line.call_id.len() + line.tool.len() + line.text.len()
             }
             Self::ToolEnded(end) => {
                 let shown = [&end.error, &end.text];

@@ -23,6 +23,10 @@ pub(super) enum LinesEnd {
     NotWanted,
 }
 
+/// The deepest value of a message that is passed on. The protocol's own parser refuses the whole
+/// message from 128 on, and with it every tool of a list in which one has such a schema.
+const MAX_DEPTH: usize = 100;
+
 /// The part of a message that tells it from noise. The rest is skipped and not kept.
 #[derive(Deserialize)]
 struct Frame {
@@ -58,7 +62,8 @@ pub(super) async fn copy_messages(
             continue;
         }
         if is_message(&line) {
-            if to.write_all(&line).await.is_err() {
+            let pruned = pruned(&line);
+            if to.write_all(pruned.as_deref().unwrap_or(&line)).await.is_err() {
                 return LinesEnd::NotWanted;
             }
         } else if !line.trim_ascii().is_empty() {
@@ -75,6 +80,32 @@ pub(super) async fn copy_messages(
 fn is_message(line: &[u8]) -> bool {
     let frame = std::str::from_utf8(line).ok().map(serde_json::from_str::<Frame>);
     matches!(frame, Some(Ok(Frame { jsonrpc: Version::Two })))
+}
+
+/// The message with `null` in the place of each array and object that is nested too deep. `None`:
+/// there is none.
+fn pruned(message: &[u8]) -> Option<Vec<u8>> {
+    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
+    let mut kept: Option<Vec<u8>> = None;
+    for (place, byte) in message.iter().copied().enumerate() {
+        let outer_depth = depth;
+        match byte {
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => depth += 1,
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if outer_depth == MAX_DEPTH && depth == MAX_DEPTH + 1 {
+            kept.get_or_insert_with(|| message[..place].to_vec()).extend(b"null");
+        } else if outer_depth <= MAX_DEPTH
+            && let Some(kept) = &mut kept
+        {
+            kept.push(byte);
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -96,6 +127,23 @@ mod tests {
 
         let expected = (message.repeat(2), LinesEnd::Closed);
         assert_eq!(check(&bytes).await, expected);
+    }
+
+    #[test]
+    fn m5_what_is_nested_too_deep_is_taken_out_of_a_message() {
+        let nested = |depth: usize, inner: &str| {
+            let (open, close) = ("{\"a\":[".repeat(depth / 2), "]}".repeat(depth / 2));
+            format!("{{\"b\":[{open}{inner}{close},\"[[\\\"{{\"]}}")
+        };
+        assert_eq!(pruned(nested(98, "1").as_bytes()), None);
+        for inner in ["{}", "[]", "[1,\"]\",[]]"] {
+            let kept = pruned(nested(98, inner).as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(kept).unwrap(), nested(98, "null"));
+        }
+        let kept = pruned(nested(100_000, "1").as_bytes()).unwrap();
+        assert_eq!(String::from_utf8(kept).unwrap(), nested(98, "null"));
+        // More is closed than was opened.
+        assert_eq!(pruned("]}]}[{".as_bytes()), None);
     }
 
     #[tokio::test]

@@ -8,7 +8,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Client, Connection, RequestFault, ServerFacts, StartFault};
+use super::client::{Client, RequestFault};
+use super::connection::{Connection, ServerFacts, StartFault};
 use super::definitions::{DroppedTool, MAX_TOOLS, McpTool, definitions};
 use super::launcher::McpLauncher;
 use super::offers::{McpPrompt, McpResource, prompts, resources};
@@ -264,7 +265,8 @@ fn list_fault(fault: &RequestFault) -> String {
     match fault {
         RequestFault::Refused(why) => format!("it refuses to list its tools: {why}"),
         RequestFault::TimedOut => "it did not list its tools in time".into(),
+        RequestFault::Failed(why) => why.clone(),
         RequestFault::Ended => "it ended while it listed its tools".into(),
-        RequestFault::Malformed => "its list of tools is none".into(),
+        RequestFault::Malformed => "its list of tools is malformed".into(),
     }
 }

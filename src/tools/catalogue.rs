@@ -103,7 +103,10 @@ impl Joining {
                 Some((name, why))
             })
             .collect();
-        toolset.with_withdrawn(withdrawn).with_server_words(snapshot.instructions)
+        toolset
+            .with_withdrawn(withdrawn)
+            .with_absent_servers(snapshot.not_running)
+            .with_server_words(snapshot.instructions)
     }
 
     fn with_tools(

@@ -3,10 +3,16 @@
 
 mod answers;
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
+use super::call_progress::CallProgress;
 use super::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Preview, StartRule, ToolError, ToolFuture,
 };
@@ -26,6 +32,9 @@ pub(crate) const MAX_RESULT_CHARS: usize = 100_000;
 
 /// The most characters of arguments in a line for people.
 const MAX_HEADLINE: usize = 200;
+
+/// The least between two lines of progress. A server may send thousands.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A tool of a server, for the toolset.
 pub(crate) fn erase(servers: McpServers, tool: Arc<McpTool>) -> Arc<dyn AnyTool> {
@@ -141,14 +150,26 @@ impl ParsedCall for ServerCall {
                 _ => Map::new(),
             };
             let key = context.session.key.as_str();
-            let calling = servers.call(key, tool, arguments, None);
+            let (heard, lines) = watch::channel(String::new());
+            let calling = servers.call(key, tool, arguments, Some(heard));
             let answer = tokio::select! {
                 answer = calling => answer.map_err(fault)?,
+                never = tell(lines, &context.progress) => match never {},
                 () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),
             };
             output(answer, &format!("{} of {}", tool.own_name, tool.server)).await
         })
     }
+}
+
+/// Tells the client the latest of what a server says of a call, now and then.
+async fn tell(mut lines: watch::Receiver<String>, progress: &CallProgress) -> Infallible {
+    while lines.changed().await.is_ok() {
+        let line = lines.borrow_and_update().clone();
+        progress.tell(line);
+        sleep(PROGRESS_INTERVAL).await;
+    }
+    pending().await
 }
 
 /// The use of a server that was judged.

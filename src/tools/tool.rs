@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_context::AgentContext;
+use super::call_progress::CallProgress;
 pub(crate) use super::output::{Picture, PictureFormat, ToolError, ToolOutput};
 use super::own_choice::OwnChoice;
 use super::question::Question;
@@ -129,6 +130,8 @@ pub(crate) struct CallContext {
     pub(crate) subagents: Option<Arc<dyn Subagents>>,
     /// What the call's own requests upstream cost.
     pub(crate) side_usage: SideUsage,
+    /// Tells the client how far the call is.
+    pub(crate) progress: CallProgress,
 }
 
 /// What a call would do, shown to a person who is asked about it.
@@ -159,6 +162,7 @@ impl CallContext {
             max_chars: None,
             subagents: None,
             side_usage: SideUsage::default(),
+            progress: CallProgress::default(),
         }
     }
 

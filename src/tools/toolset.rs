@@ -39,6 +39,8 @@ struct Members {
     joined: Bytes,
     /// Tools that were here before, by name, and why they are not now.
     withdrawn: Arc<HashMap<String, String>>,
+    /// MCP servers that are not running, and why.
+    absent_servers: Arc<[(String, String)]>,
     /// What MCP servers say of their use, by server.
     server_words: Arc<[(String, String)]>,
 }
@@ -56,9 +58,7 @@ impl Toolset {
             places.extend(tool.aliases().iter().map(|alias| ((*alias).to_owned(), place)));
         }
         let joined = definitions.iter().map(|raw| raw.get()).collect::<Vec<_>>().join(",").into();
-        let (withdrawn, server_words) = (Arc::default(), Arc::default());
-        let members = Members { tools, places, definitions, joined, withdrawn, server_words };
-        Self(Arc::new(members))
+        Self(Arc::new(Members { tools, places, definitions, joined, ..Members::default() }))
     }
 
     /// These tools, and then those.
@@ -71,6 +71,12 @@ impl Toolset {
     /// Knows of further tools why they are not here, for the answer to their calls.
     pub(crate) fn with_withdrawn(mut self, withdrawn: HashMap<String, String>) -> Self {
         Arc::make_mut(&mut self.0).withdrawn = Arc::new(withdrawn);
+        self
+    }
+
+    /// Knows which MCP servers are not running, and why, for the answer to calls of their tools.
+    pub(crate) fn with_absent_servers(mut self, servers: Vec<(String, String)>) -> Self {
+        Arc::make_mut(&mut self.0).absent_servers = servers.into();
         self
     }
 
@@ -176,6 +182,13 @@ impl Toolset {
         if let Some(why) = self.0.withdrawn.get(name) {
             return ToolError::failed(why);
         }
+        let is_of = |server: &str| {
+            let own = name.strip_prefix("mcp__").and_then(|rest| rest.strip_prefix(server));
+            own.is_some_and(|own| own.starts_with("__"))
+        };
+        if let Some((_, why)) = self.0.absent_servers.iter().find(|(server, _)| is_of(server)) {
+            return ToolError::failed(why);
+        }
         let closest = self.closest(name);
         let mut hint = String::new();
         if !closest.is_empty() {
@@ -198,7 +211,7 @@ impl Toolset {
     /// Keeps the tools whose index satisfies `is_kept`. Aliases that were removed before stay
     /// removed.
     fn kept(&self, is_kept: impl Fn(usize) -> bool) -> Self {
-        let Members { tools, places, definitions, withdrawn, server_words, .. } = &*self.0;
+        let Members { tools, places, definitions, .. } = &*self.0;
         let kept: Vec<usize> = (0..tools.len()).filter(|place| is_kept(*place)).collect();
         if kept.len() == tools.len() {
             return self.clone();
@@ -209,8 +222,9 @@ impl Toolset {
         );
         let members = Arc::make_mut(&mut toolset.0);
         members.places.retain(|name, _| places.contains_key(name));
-        members.withdrawn = Arc::clone(withdrawn);
-        members.server_words = Arc::clone(server_words);
+        members.withdrawn = Arc::clone(&self.0.withdrawn);
+        members.absent_servers = Arc::clone(&self.0.absent_servers);
+        members.server_words = Arc::clone(&self.0.server_words);
         toolset
     }
 }

@@ -109,7 +109,12 @@ async fn m5_schemas_that_are_huge_deep_circular_or_foreign_cost_only_their_tool(
     for _ in 0..40 {
         deep = property(deep);
     }
+    let mut deeper = deep.clone();
+    for _ in 0..200 {
+        deeper = property(deeper);
+    }
     let tools = json!([
+        with_schema("deeper", deeper),
         with_schema("huge", property(json!({ "description": "x".repeat(5_000_000) }))),
         with_schema("deep", deep),
         with_schema("circle", property(json!({ "$ref": "#/properties/a" }))),
@@ -122,7 +127,7 @@ async fn m5_schemas_that_are_huge_deep_circular_or_foreign_cost_only_their_tool(
     let script = json!({ "tools": tools, "on_call": [{ "result": text("done") }] });
     let server = allowed(&upstream, &[("s", script, "")]).start().await;
     let names = offered_names(&server, &upstream).await;
-    for gone in ["huge", "deep", "foreign", "file", "none"] {
+    for gone in ["huge", "deep", "deeper", "foreign", "file", "none"] {
         assert!(!names.contains(&format!("mcp__s__{gone}")), "{gone}: {names:?}");
     }
     let bomb = json!({ "a": format!("{}!", "a".repeat(50_000)) });

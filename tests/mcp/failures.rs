@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use super::{
     allowed, call, count, doing, has, heard, offered_names, one, states, text, told, tool, until,
 };
+use crate::support::chunks::calls;
+use crate::support::client::{ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -94,7 +96,7 @@ async fn m7_a_server_that_dies_at_each_start_is_off_after_its_restarts() {
     until(&server, "it to be off", |state| state["state"] == "off").await;
     assert_eq!(states(&server).await[0]["why"], "exit code 3");
     let answer = one(&server, &upstream, call("mcp__loops__do")).await;
-    has(&answer, &["Error: "]);
+    assert_eq!(answer, "Error: the MCP server loops is not running: exit code 3");
 }
 
 #[tokio::test]
@@ -143,4 +145,18 @@ async fn m9_foreign_answers_are_dropped_and_what_a_server_asks_is_refused() {
     assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
     let log = fs::read_to_string(server.workspace().join("s.log")).expect("a log");
     assert!(!log.contains("\"role\"") && !log.contains("roots\":"), "{log}");
+}
+
+#[tokio::test]
+async fn the_client_is_told_how_far_a_call_is() {
+    let upstream = Upstream::start();
+    let script = doing(json!([{ "progress": 1 }, { "hang": 1 }]));
+    let server = allowed(&upstream, &[("s", script, "")]).start().await;
+    upstream.round(calls(&[("c", "mcp__s__do", json!({}))]));
+    let body = with(ask_streamed("Go."), json!({ "toolhand": { "progress": "events" } }));
+    let mut stream = server.client().stream(&body).await;
+    let told = stream.until_progress("tool_output").await;
+    let expected =
+        json!({ "type": "tool_output", "id": "c", "tool": "mcp__s__do", "text": "0/1 step" });
+    assert_eq!(told, expected);
 }

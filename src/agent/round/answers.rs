@@ -7,7 +7,9 @@ use serde_json::value::RawValue;
 
 use super::{Call, Progress, Round, RoundEffect, Running};
 use crate::agent::delegation::how_to_resume;
-use crate::agent::events::{Attachments, Headline, Structured, ToolEnd, ToolStart, TurnEvent};
+use crate::agent::events::{
+    Attachments, Headline, Structured, ToolEnd, ToolLine, ToolStart, TurnEvent,
+};
 use crate::agent::notes::with_note_behind;
 use crate::execution::ask::Ask;
 use crate::execution::pipeline::ToolResult;
@@ -104,6 +106,14 @@ impl Round {
             headline: Headline::new(call.headline.clone()),
             arguments: self.announced.arguments(assembled),
         }))
+    }
+
+    /// What a call that runs tells of how far it is, as an event.
+    pub(in crate::agent) fn progress(&self, position: Position, text: String) -> Option<TurnEvent> {
+        let call = self.calls.get(position)?;
+        let Progress::Running(running) = &call.progress else { return None };
+        let (call_id, tool) = (running.id.clone(), call.tool.clone());
+        Some(TurnEvent::ToolProgress(Box::new(ToolLine { call_id, tool, text })))
     }
 
     /// Records a tool's answer, and emits its end. A call that was answered by the judgement

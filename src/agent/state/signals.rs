@@ -53,6 +53,11 @@ pub(crate) enum Event {
         /// Of the agents that it has started.
         usage: Option<Usage>,
     },
+    /// A running call tells how far it is.
+    Progress {
+        position: Position,
+        line: String,
+    },
     /// A subagent of a call does something.
     Agent {
         position: Position,

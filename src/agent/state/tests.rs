@@ -279,6 +279,7 @@ impl Bench {
                     TurnEvent::Member { name, text } => format!("{name}{text:?}"),
                     TurnEvent::Raw(_) => "raw".to_owned(),
                     TurnEvent::ToolStarted(start) => format!("started:{}", start.call_id),
+                    TurnEvent::ToolProgress(line) => format!("said:{}", line.call_id),
                     TurnEvent::ToolEnded(end) => match end.error {
                         Some(error) => format!("failed:{}({error})", end.call_id),
                         None => format!("ended:{}", end.call_id),

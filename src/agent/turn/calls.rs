@@ -22,6 +22,7 @@ use crate::execution::schedule::Position;
 use crate::execution::scheduler::{Scheduler, WorkOutcome};
 use crate::openai::usage::Usage;
 use crate::sync;
+use crate::tools::call_progress::CallProgress;
 use crate::tools::side_usage::SideUsage;
 use crate::tools::subagent::TASK;
 use crate::tools::tool::{CallContext, ToolError};
@@ -352,15 +353,20 @@ impl CallTask {
         }
         let began = Instant::now();
         let (position, reporter) = (self.position, self.reporter);
+        let agent_reporter = reporter.clone();
+        // The turn may be over.
         let tell: Tell = Arc::new(move |event| {
-            // The turn may be over.
-            let _ = reporter.send(Event::Agent { position, event });
+            let _ = agent_reporter.send(Event::Agent { position, event });
+        });
+        let progress = CallProgress::new(move |line| {
+            let _ = reporter.send(Event::Progress { position, line });
         });
         let agent = self.subagents.zip(self.slot);
         let agent = agent.map(|(subagents, slot)| subagents.for_call(slot, resumption, tell));
         let subagents = agent.as_ref().map(|agent| agent.subagents());
         let side_usage = SideUsage::default();
-        let context = CallContext { subagents, side_usage: side_usage.clone(), ..self.context };
+        let side = side_usage.clone();
+        let context = CallContext { subagents, side_usage: side, progress, ..self.context };
         let executed = call.run(context).await;
         let AgentOutcome { suspended, usage } =
             agent.map(|agent| agent.take_outcome()).unwrap_or_default();

@@ -20,7 +20,7 @@ use self::summary::milliseconds;
 use super::lists::Lists;
 use crate::agent::events::{
     AgentReport, Attachments, ClientCallDelta, Failure, Finished, RawDelta, Structured, ToolEnd,
-    ToolStart, TurnEvent,
+    ToolLine, ToolStart, TurnEvent,
 };
 use crate::agent::record::Asked;
 use crate::openai::chunk::FinishReason;
@@ -105,6 +105,7 @@ impl Encoder {
             TurnEvent::Raw(delta) => self.raw(&delta, out),
             TurnEvent::ClientCall(call) => self.client_call(&call, out),
             TurnEvent::ToolStarted(start) => self.tool_started(&start, out),
+            TurnEvent::ToolProgress(line) => self.tool_progress(&line, out),
             TurnEvent::ToolEnded(end) => self.tool_ended(&end, out),
             TurnEvent::TodosWritten(todos) => self.todos_written(&todos, out),
             TurnEvent::Asked(asked) => self.asked(&asked, out),
@@ -225,6 +226,15 @@ impl Encoder {
                 out,
             ),
             Progress::Cards | Progress::None => {}
+        }
+    }
+
+    /// Only for programs: a line of reasoning for each would bury the model's own.
+    fn tool_progress(&mut self, line: &ToolLine, out: &mut Vec<u8>) {
+        if self.progress == Progress::Events {
+            let ToolLine { call_id, tool, text } = line;
+            let event = json!({ "type": "tool_output", "id": call_id, "tool": tool, "text": text });
+            self.event(&event, out);
         }
     }
 

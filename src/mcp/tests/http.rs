@@ -1,11 +1,14 @@
 //! Servers over HTTP that answer what they should not.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::Router;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use axum::{Json, Router};
+use futures::StreamExt as _;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -76,4 +79,96 @@ async fn a_page_is_no_server() {
     let why = state.why().unwrap();
     assert!(why.contains("neither JSON nor an event stream") || why.contains("HTTP"), "{why}");
     assert!(!why.contains("secret"), "{why}");
+}
+
+/// A server of one tool over HTTP, whose calls are answered with this.
+async fn server_that_answers<F>(answer: impl Fn() -> F + Clone + Send + Sync + 'static) -> String
+where
+    F: Future<Output = Response> + Send,
+{
+    let route = move |method: Method, body: Bytes| {
+        let answer = answer.clone();
+        async move {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let result = match request["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "scripted", "version": "1"},
+                }),
+                Some("tools/list") => {
+                    json!({"tools": [{"name": "do", "inputSchema": {"type": "object"}}]})
+                }
+                Some("tools/call") => return answer().await,
+                _ if method == Method::POST => return StatusCode::ACCEPTED.into_response(),
+                _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+            };
+            let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+            ([("mcp-session-id", "s1")], Json(body)).into_response()
+        }
+    };
+    serve(Router::new().route("/mcp", any(route))).await + "/mcp"
+}
+
+async fn called(url: &str) -> (McpServers, Result<McpAnswer, McpFault>) {
+    let mut ground = Ground::new();
+    let transport = McpTransport::Http { url: url.parse().unwrap(), headers: Vec::new() };
+    ground.settings.servers.push(McpServerSettings::new("web", transport));
+    let servers = ground.start().await;
+    until(&servers, "web", |state| *state == McpState::Ready).await;
+    let answer = call(&servers).await;
+    (servers, answer)
+}
+
+/// A body that never ends.
+fn endless(begin: &'static str) -> Body {
+    let begin = futures::stream::once(async move { Bytes::from_static(begin.as_bytes()) });
+    let piece = futures::stream::repeat(Bytes::from(vec![b'x'; 1 << 16]));
+    Body::from_stream(begin.chain(piece).map(Ok::<_, Infallible>))
+}
+
+#[tokio::test]
+async fn m8_a_session_that_is_gone_ends_the_connection_and_the_call_is_not_repeated() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let url = server_that_answers(move || {
+        let counted = counted.clone();
+        async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            StatusCode::NOT_FOUND.into_response()
+        }
+    })
+    .await;
+    let (servers, answer) = called(&url).await;
+    assert_eq!(
+        answer.unwrap_err().0,
+        "the MCP server web ended while this call ran; whether it took effect is unknown"
+    );
+    until(&servers, "web", |state| *state != McpState::Ready).await;
+    until(&servers, "web", |state| *state == McpState::Ready).await;
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn m8_an_event_or_a_body_that_is_too_long_ends_the_connection() {
+    let type_of = |name: &'static str| [(header::CONTENT_TYPE, name)];
+    let event =
+        move || async move { (type_of("text/event-stream"), endless("data: ")).into_response() };
+    let body = move || async move { (type_of("application/json"), endless("\"")).into_response() };
+    let long = move || async move {
+        let text = "x".repeat(9 << 20);
+        let result = json!({"content": [{"type": "text", "text": text}]});
+        Json(json!({"jsonrpc": "2.0", "id": 2, "result": result})).into_response()
+    };
+    let urls = [
+        server_that_answers(event).await,
+        server_that_answers(body).await,
+        server_that_answers(long).await,
+    ];
+    for url in urls {
+        let (servers, answer) = called(&url).await;
+        let why = answer.unwrap_err().0;
+        assert!(why.ends_with("whether it took effect is unknown"), "{why}");
+        until(&servers, "web", |state| *state != McpState::Ready).await;
+    }
 }

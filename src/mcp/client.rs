@@ -1,0 +1,308 @@
+//! Sends requests to a server, and answers its own.
+//!
+//! Results are taken as JSON values: a list with one malformed tool, or an answer with a part of a
+//! kind that the library does not know, is still taken apart.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
+    ClientResult, EmptyResult, ErrorCode, ErrorData, GetPromptRequest, GetPromptRequestParams,
+    Implementation, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
+    ListToolsRequest, PaginatedRequestParams, ProgressToken, ProtocolVersion, ReadResourceRequest,
+    ReadResourceRequestParams, RequestId, ServerNotification, ServerRequest,
+};
+use rmcp::service::{
+    NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, Service,
+    ServiceError,
+};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
+
+use super::redaction::Redaction;
+use super::streamable_http::{Broken, http_fault};
+use crate::sync;
+
+/// Pages of one list. A cursor may lead in a circle.
+const MAX_PAGES: usize = 64;
+
+/// Sends requests to a server.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) listeners: Listeners,
+    pub(super) redaction: Redaction,
+    /// Of a server that is reached over HTTP.
+    pub(super) broken: Option<Broken>,
+}
+
+/// Why a request was not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RequestFault {
+    /// The server has refused it, with these words.
+    Refused(String),
+    TimedOut,
+    /// It could not be sent, or was answered with something else, and the connection goes on.
+    Failed(String),
+    /// The connection has ended.
+    Ended,
+    /// The answer is not what was asked for.
+    Malformed,
+}
+
+/// How long a request may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Anew with each progress message.
+    pub(super) silent: Duration,
+    pub(super) total: Duration,
+}
+
+/// Who hears of the progress of which request.
+pub(super) type Listeners = Arc<Mutex<HashMap<ProgressToken, watch::Sender<String>>>>;
+
+/// What we answer to the server, and hear of it.
+pub(super) struct Handler {
+    pub(super) server: String,
+    pub(super) listeners: Listeners,
+    pub(super) list_changed: Arc<Notify>,
+    pub(super) redaction: Redaction,
+}
+
+impl Client {
+    /// All pages of the server's list of tools, at most `most` and one more.
+    pub(super) async fn tools(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
+        let page = |cursor| {
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListToolsRequest(ListToolsRequest {
+                params,
+                ..ListToolsRequest::default()
+            })
+        };
+        self.pages("tools", most, page).await
+    }
+
+    pub(super) async fn resources(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
+        let page = |cursor| {
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                params,
+                ..ListResourcesRequest::default()
+            })
+        };
+        self.pages("resources", most, page).await
+    }
+
+    pub(super) async fn resource_templates(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
+        let page = |cursor| {
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
+                params,
+                ..ListResourceTemplatesRequest::default()
+            })
+        };
+        self.pages("resourceTemplates", most, page).await
+    }
+
+    pub(super) async fn prompts(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
+        let page = |cursor| {
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::ListPromptsRequest(ListPromptsRequest {
+                params,
+                ..ListPromptsRequest::default()
+            })
+        };
+        self.pages("prompts", most, page).await
+    }
+
+    pub(super) async fn read_resource(
+        &self,
+        uri: &str,
+        patience: Patience,
+    ) -> Result<Value, RequestFault> {
+        let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
+        self.ask(ClientRequest::ReadResourceRequest(request), patience, None).await
+    }
+
+    pub(super) async fn prompt(
+        &self,
+        name: &str,
+        arguments: Map<String, Value>,
+        patience: Patience,
+    ) -> Result<Value, RequestFault> {
+        let mut params = GetPromptRequestParams::new(name);
+        params.arguments = Some(arguments);
+        let request = GetPromptRequest::new(params);
+        self.ask(ClientRequest::GetPromptRequest(request), patience, None).await
+    }
+
+    /// Calls a tool once. A future that is dropped tells the server so.
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        patience: Patience,
+        progress: Option<watch::Sender<String>>,
+    ) -> Result<Value, RequestFault> {
+        let mut params = CallToolRequestParams::new(tool.to_owned());
+        params.arguments = Some(arguments);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        self.ask(request, patience, progress).await
+    }
+
+    async fn pages(
+        &self,
+        key: &str,
+        most: usize,
+        page: impl Fn(Option<String>) -> ClientRequest,
+    ) -> Result<Vec<Value>, RequestFault> {
+        let (mut found, mut cursor) = (Vec::new(), None);
+        for _ in 0..MAX_PAGES {
+            let mut result = self.ask(page(cursor.clone()), Patience::UNBOUNDED, None).await?;
+            let Value::Array(values) = result[key].take() else {
+                return Err(RequestFault::Malformed);
+            };
+            found.extend(values);
+            let next = result["nextCursor"].as_str().map(str::to_owned);
+            if next.is_none() || next == cursor || most < found.len() {
+                break;
+            }
+            cursor = next;
+        }
+        Ok(found)
+    }
+
+    async fn ask(
+        &self,
+        request: ClientRequest,
+        patience: Patience,
+        progress: Option<watch::Sender<String>>,
+    ) -> Result<Value, RequestFault> {
+        let options = PeerRequestOptions::with_timeout(patience.silent)
+            .reset_timeout_on_progress()
+            .with_max_total_timeout(patience.total);
+        let handle = self.peer.send_cancellable_request(request, options).await;
+        let handle = handle.map_err(|error| self.fault(error))?;
+        let mut sent = SentRequest {
+            peer: self.peer.clone(),
+            id: Some(handle.id.clone()),
+            token: handle.progress_token.clone(),
+            listeners: self.listeners.clone(),
+        };
+        if let Some(progress) = progress {
+            sync::lock(&self.listeners).insert(sent.token.clone(), progress);
+        }
+        let answer = handle.await_response().await;
+        // On a timeout the library has sent the cancellation.
+        sent.id = None;
+        let answer = answer.map_err(|error| self.fault(error))?;
+        serde_json::to_value(answer).map_err(|_| RequestFault::Malformed)
+    }
+
+    fn fault(&self, error: ServiceError) -> RequestFault {
+        match error {
+            // What else it holds is for who wrote the server.
+            ServiceError::McpError(error) => {
+                RequestFault::Refused(self.redaction.line(&error.message))
+            }
+            ServiceError::Timeout { .. } | ServiceError::Cancelled { .. } => RequestFault::TimedOut,
+            ServiceError::UnexpectedResponse => RequestFault::Malformed,
+            ServiceError::TransportSend(error)
+                if self.broken.as_ref().is_some_and(|broken| !broken.is_set()) =>
+            {
+                RequestFault::Failed(http_fault(error.error.as_ref()))
+            }
+            _ => RequestFault::Ended,
+        }
+    }
+
+    pub(super) fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+}
+
+impl Patience {
+    /// For requests whose caller has a limit of its own.
+    const UNBOUNDED: Self =
+        Self { silent: Duration::from_secs(3_600), total: Duration::from_secs(3_600) };
+}
+
+/// A request that waits for its answer. Tells the server when nobody does any more.
+struct SentRequest {
+    peer: Peer<RoleClient>,
+    /// `None`: it is answered.
+    id: Option<RequestId>,
+    token: ProgressToken,
+    listeners: Listeners,
+}
+
+impl Drop for SentRequest {
+    fn drop(&mut self) {
+        sync::lock(&self.listeners).remove(&self.token);
+        let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
+        else {
+            return;
+        };
+        let peer = self.peer.clone();
+        let cancelled = json!({
+            "method": "notifications/cancelled",
+            "params": {"requestId": id, "reason": "nobody waits for the answer any more"},
+        });
+        let Ok(cancelled) = serde_json::from_value(cancelled) else { return };
+        runtime.spawn(async move { peer.send_notification(cancelled).await });
+    }
+}
+
+impl Service<RoleClient> for Handler {
+    /// Sampling would spend the operator's key, and elicitation would speak to the user: nothing
+    /// but a ping is answered.
+    async fn handle_request(
+        &self,
+        request: ServerRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<ClientResult, ErrorData> {
+        match request {
+            ServerRequest::PingRequest(_) => Ok(ClientResult::EmptyResult(EmptyResult {})),
+            _ => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "not supported", None)),
+        }
+    }
+
+    async fn handle_notification(
+        &self,
+        notification: ServerNotification,
+        _context: NotificationContext<RoleClient>,
+    ) -> Result<(), ErrorData> {
+        match notification {
+            ServerNotification::ProgressNotification(progress) => {
+                let progress = progress.params;
+                let listener = sync::lock(&self.listeners).get(&progress.progress_token).cloned();
+                if let Some(listener) = listener {
+                    let message = progress.message.as_deref().unwrap_or_default();
+                    let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
+                    let line = format!("{}{of} {message}", progress.progress);
+                    listener.send_replace(self.redaction.line(&line));
+                }
+            }
+            ServerNotification::ToolListChangedNotification(_)
+            | ServerNotification::PromptListChangedNotification(_)
+            | ServerNotification::ResourceListChangedNotification(_) => {
+                self.list_changed.notify_one();
+            }
+            ServerNotification::LoggingMessageNotification(message) => {
+                let message = serde_json::to_value(message.params).unwrap_or_default();
+                let text = self.redaction.line(&message["data"].to_string());
+                tracing::debug!(server = self.server, %text, "an MCP server logs");
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn get_info(&self) -> ClientConfig {
+        let us = Implementation::new("toolhand", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), us)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}

@@ -1,0 +1,27 @@
+//! Tells the client how far a call is that takes long.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Takes the lines of one call. The default takes them nowhere.
+#[derive(Clone, Default)]
+pub(crate) struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
+
+impl CallProgress {
+    pub(crate) fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    /// `line` is one line, without control characters.
+    pub(crate) fn tell(&self, line: String) {
+        if let Self(Some(tell)) = self {
+            tell(line);
+        }
+    }
+}
+
+impl fmt::Debug for CallProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallProgress").field(&self.0.is_some()).finish()
+    }
+}
