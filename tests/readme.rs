@@ -22,11 +22,12 @@ use crate::support::up::Up;
 use crate::support::{environment, kept, sync};
 
 /// The documents with something to run.
-const RUN: [&str; 7] = [
+const RUN: [&str; 8] = [
     "README.md",
     "docs/clients.md",
     "docs/hooks.md",
     "docs/lsp.md",
+    "docs/mcp.md",
     "docs/permissions.md",
     "docs/sandbox.md",
     "docs/web.md",
@@ -115,6 +116,11 @@ async fn the_page_on_language_servers_works_from_top_to_bottom() {
 }
 
 #[tokio::test]
+async fn the_page_on_mcp_servers_works_from_top_to_bottom() {
+    run("docs/mcp.md").await;
+}
+
+#[tokio::test]
 async fn the_page_on_the_sandbox_works_from_top_to_bottom() {
     run("docs/sandbox.md").await;
 }
@@ -126,6 +132,7 @@ async fn the_page_on_the_web_works_from_top_to_bottom() {
 
 async fn run(document: &'static str) {
     let sdk = environment("sdk").await;
+    environment("mcp").await;
     if !kept("state/litellm/venv/.toolhand-installed").exists() {
         // Installs LiteLLM.
         drop(Up::shared().await);

@@ -22,6 +22,7 @@ model. I understand:\n\n\
 - replace A with B in FILE\n\
 - plan WHAT\n\
 - ask AGENT to DO SOMETHING\n\
+- fetch URL\n\
 - call TOOL with {JSON}\n\
 - use SERVER TOOL with {JSON}\n\
 - recall (what the tools answered before)\n\

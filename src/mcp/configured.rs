@@ -85,9 +85,12 @@ pub(crate) trait ValueSource {
 }
 
 impl McpSection {
-    /// The paths of the section.
+    /// The paths of the section. A command without a slash is a name that is looked for on PATH.
     pub(crate) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        self.servers.values_mut().filter_map(|server| server.cwd.as_mut())
+        let is_path = |command: &&mut PathBuf| 1 < command.components().count();
+        self.servers.values_mut().flat_map(move |server| {
+            server.command.iter_mut().filter(is_path).chain(&mut server.cwd)
+        })
     }
 
     /// What is wrong with a key: its path, and the reason.
@@ -271,6 +274,15 @@ mod tests {
         assert!(!format!("{settings:?}").contains("th-1"));
         let McpTransport::Missing(why) = &settings.servers[1].transport else { panic!() };
         assert_eq!(why, "the variable NONE is not set");
+    }
+
+    #[test]
+    fn a_command_is_a_path_or_a_name() {
+        let mut section = section(
+            "[servers.a]\ncommand = \"~/bin/a\"\n[servers.b]\ncommand = \"b\"\ncwd = \"~\"\n",
+        );
+        let paths: Vec<_> = section.paths_mut().map(|path| path.display().to_string()).collect();
+        assert_eq!(paths, ["~/bin/a", "~"]);
     }
 
     #[test]

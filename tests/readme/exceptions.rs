@@ -19,7 +19,11 @@ const NOT_RUN: &[(&str, &str, Check)] = &[
     ("---\nname: reviewer\n", "an agent's file; a unit test reads it", Check::Nothing),
     ("---\ndescription: Prepares a release.", "a skill; a unit test reads it", Check::Nothing),
     ("npm install", "needs a registry; the test environment has pinned versions", Check::Packages),
-    ("pip install", "needs a registry; the test environment has pinned versions", Check::Packages),
+    (
+        "pip install openai-agents",
+        "needs a registry; the test environment has pinned versions",
+        Check::Packages,
+    ),
 ];
 
 /// What a block needs that a reader has and an empty machine has not.
@@ -49,7 +53,7 @@ const SETUPS: &[Setup] = &[
 ];
 
 /// Programs that replace those of the same name, as shell scripts. `PROGRAM` is the
-/// tested binary.
+/// tested binary, `MCP` and `SDK` are environments of the tests.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[
     // The repository is here already, and nothing is fetched.
     ("git", r#"[ "$*" = "clone REPOSITORY toolhand" ] && cp -r ~/repository toolhand"#),
@@ -59,6 +63,14 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
         r#"case "$*" in
   "build --locked") mkdir -p target/debug && ln -sfn PROGRAM target/debug/toolhand ;;
   *) PATH="${PATH#"$HOME/bin:"}" exec cargo "$@" ;;
+esac"#,
+    ),
+    // The environment of the MCP servers is here already, and pip finds the package in it.
+    (
+        "python3",
+        r#"case "$*" in
+  "-m venv $HOME/mcp") ln -sfn MCP "$HOME/mcp" ;;
+  *) exec SDK/bin/python3 "$@" ;;
 esac"#,
     ),
     // Open WebUI is a gigabyte of packages. What it does first is to fetch the models.

@@ -8,6 +8,8 @@ use super::exceptions::{self, Check};
 pub(super) enum Kind {
     /// Commands, of which the last one runs on: a server.
     Service,
+    /// A web server that runs beside it, in a terminal of its own.
+    Beside,
     Shell,
     Python,
     Node,
@@ -26,6 +28,8 @@ pub(super) enum Kind {
 /// The programs that serve until they are stopped.
 const SERVICES: [&str; 4] = ["make up", "toolhand up", "toolhand serve", "toolhand demo-model"];
 
+const WEB_SERVER: &str = "python3 -m http.server";
+
 impl Kind {
     pub(super) fn from_block(block: &Block, before: Option<&Self>) -> Result<Self, String> {
         if let Some(check) = exceptions::check_of(block) {
@@ -33,6 +37,7 @@ impl Kind {
         }
         Ok(match block.language.as_str() {
             "sh" if is_service(last_command(&block.text).1) => Self::Service,
+            "sh" if block.text.starts_with(WEB_SERVER) => Self::Beside,
             "sh" => Self::Shell,
             "python" => Self::Python,
             "js" => Self::Node,

@@ -61,6 +61,7 @@ impl Machine {
         copy_repository(&home.path().join("repository"));
         let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/node_modules");
         symlink(modules, home.path().join("node_modules")).expect("a new link");
+        link_python(home.path());
         Self { home, path, network: Network::new() }
     }
 
@@ -107,6 +108,8 @@ impl Terminal<'_> {
             .env("HOME", self.machine.home.path())
             .env("PATH", &self.machine.path)
             .env("LANG", "C.UTF-8")
+            // Programs in Python say at once that they listen.
+            .env("PYTHONUNBUFFERED", "1")
             .envs(rust())
             .current_dir(self.machine.home.path())
             .stdin(Stdio::null())
@@ -121,6 +124,9 @@ fn install_programs(directory: &Path) {
     fs::create_dir(directory).expect("a new directory");
     for (name, script) in PROGRAMS {
         let script = script.replace("PROGRAM", env!("CARGO_BIN_EXE_toolhand"));
+        let script = ["MCP", "SDK"].iter().fold(script, |script, name| {
+            script.replace(name, &kept(&name.to_lowercase()).display().to_string())
+        });
         let file = directory.join(name);
         fs::write(&file, format!("#!/bin/sh\n{script}\n")).expect("a new file");
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).expect("our own");
@@ -136,6 +142,14 @@ fn rust() -> Vec<(&'static str, PathBuf)> {
         place.is_dir().then_some((name, place))
     };
     places.filter_map(place).collect()
+}
+
+/// Links the place where pyenv keeps Python: the sandbox shows that of the home directory.
+fn link_python(home: &Path) {
+    let kept = PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".pyenv");
+    if kept.is_dir() {
+        symlink(kept, home.join(".pyenv")).expect("a new link");
+    }
 }
 
 /// Links the installation that the tests keep to where the first start would make it.

@@ -9,7 +9,8 @@ use super::blocks::Block;
 const MAKEFILE: &str = include_str!("../../Makefile");
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
 const NODE_PACKAGES: &str = include_str!("../sdk/package.json");
-const PYTHON_PACKAGES: &str = include_str!("../sdk/requirements.txt");
+const PYTHON_PACKAGES: &str =
+    concat!(include_str!("../sdk/requirements.txt"), include_str!("../mcp/requirements.txt"));
 
 const COMMANDS: [&str; 10] =
     ["up", "ask", "serve", "demo-model", "tools", "key", "check", "trust", "untrust", "mcp"];

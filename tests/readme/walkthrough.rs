@@ -19,6 +19,9 @@ use super::{sample, spans};
 /// Enough for the start of LiteLLM on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// What a server prints once it listens: ours, and Python's.
+const LISTENS: [&str; 2] = ["listening on http://", "Serving HTTP on "];
+
 const OUR_CONFIG: &str = include_str!("../../litellm-config.yaml");
 
 /// Sends the body on standard input with the key, and prints the answer.
@@ -60,6 +63,7 @@ impl<'m> Walkthrough<'m> {
         }
         let printed = match kind {
             Kind::Service => self.serve(block),
+            Kind::Beside => self.serve_beside(block),
             Kind::Shell => self.others.run(&block.text),
             Kind::Python => self.program("python3", "example.py", block),
             Kind::Node => self.program("node", "example.mjs", block),
@@ -114,6 +118,13 @@ impl<'m> Walkthrough<'m> {
         printed
     }
 
+    /// Starts a web server beside what runs.
+    fn serve_beside(&mut self, block: &Block) -> Printed {
+        let (service, printed) = Service::start(&self.others, &block.text);
+        self.running.push(service);
+        printed
+    }
+
     fn program(&self, program: &str, name: &str, block: &Block) -> Printed {
         let path = self.others.write(name, &block.text);
         self.others.run(&format!("{program} {path}"))
@@ -143,7 +154,7 @@ impl Service {
             let mut said = String::new();
             for line in stdout.lines().map_while(Result::ok) {
                 said.extend([line.as_str(), "\n"]);
-                if line.starts_with("listening on http://") {
+                if LISTENS.iter().any(|words| line.starts_with(words)) {
                     let _nobody_waits = listening.send(said.clone());
                 }
             }
