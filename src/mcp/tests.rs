@@ -336,7 +336,7 @@ async fn a_server_whose_list_changes_without_end_is_listed_now_and_then() {
     let tools = json!([{"name": "do", "inputSchema": {"type": "object"}}]);
     let list = json!([{"result": {"tools": tools}}, {"change": tools}]);
     let script = json!({"on_list": list, "on_call": [{"result": text("done")}]});
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let ground = Ground::new().server("scripted", script);
     let servers = ground.start().await;
 
