@@ -18,6 +18,7 @@ mod owner;
 mod pins;
 mod public_hosts;
 mod redaction;
+mod request_budget;
 mod restarts;
 mod server;
 mod settings;

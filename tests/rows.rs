@@ -86,7 +86,10 @@ fn rows_of(name: &str) -> Vec<String> {
     name.split('_').take_while(|word| is_row(word)).map(str::to_owned).collect()
 }
 
+/// The tables have one of the rows of promises, whose letter is R.
 fn is_row(word: &str) -> bool {
-    let number = word.strip_prefix(['h', 'v', 'u', 's', 't', 'p', 'g', 'k', 'd', 'x']);
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    const LETTERS: [char; 12] = ['h', 'v', 'u', 's', 't', 'p', 'g', 'k', 'd', 'x', 'w', 'm'];
+    let number = word.strip_prefix(LETTERS);
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    word == "r20" || number.is_some_and(is_number)
 }

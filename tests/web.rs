@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -154,6 +155,45 @@ async fn pages_of_every_kind_are_read_or_refused_in_words() {
     assert!(answer.starts_with("Error: only ports 80 and 443"), "{answer}");
     let answer = fetched(&server, &upstream, "http://127.0.0.1/").await;
     assert!(answer.contains("not public"), "{answer}");
+}
+
+/// Gzip of 4 GB, in many members of 10 MB each.
+fn gzip_bomb() -> Vec<u8> {
+    let code = "import gzip, sys; sys.stdout.buffer.write(gzip.compress(b'x' * (10 << 20)) * 400)";
+    let output = Command::new("python3").args(["-c", code]).output().expect("python3");
+    assert!(output.status.success(), "{output:?}");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n\r\n";
+    [head.as_bytes(), &output.stdout].concat()
+}
+
+#[tokio::test]
+async fn w27_w29_bombs_of_all_kinds_cost_one_call() {
+    let tags = |tag: &str| format!("{}<p>The words.</p>", format!("<{tag}>").repeat(200_000));
+    let many = |piece: &str| format!("<p>The words.</p>{}", piece.repeat(3_000_000 / piece.len()));
+    let site = Site::start(vec![
+        ("/gzip", gzip_bomb()),
+        ("/deep", html(&tags("div"))),
+        ("/deep-tables", html(&tags("table"))),
+        ("/deep-text", html(&tags("b"))),
+        ("/attributes", html(&format!("<p>The words.<p {}>", "a=b ".repeat(500_000)))),
+        ("/entities", html(&many("&lt;&amp;&notanentity;"))),
+        ("/links", html(&many("<a href=x>y</a>"))),
+        ("/open", html(&many("<"))),
+        ("/after", html("<p>After all this.")),
+    ]);
+    let upstream = Upstream::start();
+    let server = builder(&upstream, &site).start().await;
+    let bomb = fetched(&server, &upstream, &site.url("/gzip")).await;
+    assert!(bomb.starts_with("Error: ") && bomb.contains("10"), "{bomb}");
+    for path in
+        ["/deep", "/deep-tables", "/deep-text", "/attributes", "/entities", "/links", "/open"]
+    {
+        let answer = fetched(&server, &upstream, &site.url(path)).await;
+        let is_told = answer.contains("The words.") || answer.starts_with("Error: ");
+        assert!(is_told, "{path}: {}", &answer[..answer.len().min(300)]);
+    }
+    let after = fetched(&server, &upstream, &site.url("/after")).await;
+    assert!(after.contains("After all this."), "{after}");
 }
 
 #[tokio::test]

@@ -130,6 +130,7 @@ fn mcp_server(server: McpServerStatus) -> McpServer {
 }
 
 #[cfg(not(feature = "lsp"))]
+#[expect(clippy::unused_async, reason = "as that of a build with them")]
 async fn language_servers(_: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
     Vec::new()
 }

@@ -10,7 +10,6 @@ mod connection;
 mod detection;
 mod diagnostics;
 mod documents;
-mod last_words;
 mod launcher;
 mod message;
 mod pool;

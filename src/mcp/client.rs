@@ -71,50 +71,32 @@ pub(super) struct Handler {
     pub(super) redaction: Redaction,
 }
 
+/// Makes the request for a page of a list, from its cursor.
+macro_rules! page_of {
+    ($request:ident) => {
+        |cursor| {
+            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
+            ClientRequest::$request($request { params, ..$request::default() })
+        }
+    };
+}
+
 impl Client {
     /// All pages of the server's list of tools, at most `most` and one more.
     pub(super) async fn tools(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
-        let page = |cursor| {
-            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListToolsRequest(ListToolsRequest {
-                params,
-                ..ListToolsRequest::default()
-            })
-        };
-        self.pages("tools", most, page).await
+        self.pages("tools", most, page_of!(ListToolsRequest)).await
     }
 
     pub(super) async fn resources(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
-        let page = |cursor| {
-            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListResourcesRequest(ListResourcesRequest {
-                params,
-                ..ListResourcesRequest::default()
-            })
-        };
-        self.pages("resources", most, page).await
+        self.pages("resources", most, page_of!(ListResourcesRequest)).await
     }
 
     pub(super) async fn resource_templates(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
-        let page = |cursor| {
-            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest {
-                params,
-                ..ListResourceTemplatesRequest::default()
-            })
-        };
-        self.pages("resourceTemplates", most, page).await
+        self.pages("resourceTemplates", most, page_of!(ListResourceTemplatesRequest)).await
     }
 
     pub(super) async fn prompts(&self, most: usize) -> Result<Vec<Value>, RequestFault> {
-        let page = |cursor| {
-            let params = Some(PaginatedRequestParams::default().with_cursor(cursor));
-            ClientRequest::ListPromptsRequest(ListPromptsRequest {
-                params,
-                ..ListPromptsRequest::default()
-            })
-        };
-        self.pages("prompts", most, page).await
+        self.pages("prompts", most, page_of!(ListPromptsRequest)).await
     }
 
     pub(super) async fn read_resource(

@@ -1,6 +1,5 @@
 //! Starts a server, greets it, and notices its end.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{AsyncReadExt as _, BufReader, DuplexStream, duplex};
+use tokio::io::{BufReader, DuplexStream, duplex};
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -23,16 +22,13 @@ use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
 use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{Broken, http_fault, http_transport, is_unauthorized};
-use crate::processes::{Exit, PipedEnd, PipedProcess, PipedTree, RunError};
+use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
 /// What is kept between the server's pipe and the reader of its messages.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// How long the reason is waited for when a connection has closed.
 const REASON_PATIENCE: Duration = Duration::from_secs(2);
-
-/// What of standard error is kept, for the log.
-const STDERR_BYTES: usize = 4 << 10;
 
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
@@ -171,7 +167,7 @@ impl Ends {
         server: String,
         redaction: Redaction,
     ) -> (DuplexStream, pipe::Sender) {
-        let PipedProcess { stdin, stdout, mut stderr, mut tree } = process;
+        let PipedProcess { stdin, stdout, stderr, mut tree } = process;
         let (ours, theirs) = duplex(PIPE_BYTES);
         self.0.spawn(async move {
             let messages = async {
@@ -180,14 +176,15 @@ impl Ends {
                     end => end.to_string(),
                 }
             };
-            let mut last_words = LastWords::default();
+            let last_words = LastWords::listen(stderr);
             let why = tokio::select! {
                 why = messages => why,
                 why = exited(&mut tree) => why,
-                never = last_words.hear(&mut stderr) => match never {},
             };
-            last_words.take_rest(&stderr);
-            last_words.log(&server, &redaction);
+            let words = redaction.text(&last_words.text().await);
+            if !words.trim().is_empty() {
+                tracing::info!(server, stderr = words.trim(), "an MCP server's last words");
+            }
             Some(why)
         });
         (theirs, stdin)
@@ -235,42 +232,6 @@ impl Ends {
             },
         };
         Opening::Fault(StartFault::Failed(why))
-    }
-}
-
-/// The last of what a program writes to standard error, for the log.
-#[derive(Default)]
-struct LastWords(Vec<u8>);
-
-impl LastWords {
-    /// Never ends: a program may close its standard error and live on.
-    async fn hear(&mut self, stderr: &mut pipe::Receiver) -> Infallible {
-        let mut piece = vec![0; STDERR_BYTES];
-        while let Ok(count @ 1..) = stderr.read(&mut piece).await {
-            self.keep(&piece[..count]);
-        }
-        pending().await
-    }
-
-    /// Takes what an ended program has left in the pipe.
-    fn take_rest(&mut self, stderr: &pipe::Receiver) {
-        let mut piece = vec![0; PIPE_BYTES];
-        if let Ok(count @ 1..) = stderr.try_read(&mut piece) {
-            self.keep(&piece[..count]);
-        }
-    }
-
-    fn keep(&mut self, piece: &[u8]) {
-        self.0.extend_from_slice(piece);
-        let surplus = self.0.len().saturating_sub(STDERR_BYTES);
-        self.0.drain(..surplus);
-    }
-
-    fn log(&self, server: &str, redaction: &Redaction) {
-        let text = redaction.text(&String::from_utf8_lossy(&self.0));
-        if !text.trim().is_empty() {
-            tracing::info!(server, stderr = text.trim(), "an MCP server's last words");
-        }
     }
 }
 

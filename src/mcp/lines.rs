@@ -1,8 +1,9 @@
 //! Lets the messages on a server's standard output through, one JSON object on each line, and
 //! skips what is none of them.
 
-use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 
 /// The longest message: a picture or a long text. A server that sends more is ended.
 pub(super) const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -19,6 +20,8 @@ pub(super) enum LinesEnd {
     TooLong,
     #[error("it printed more than {MAX_NOISE_LINES} lines that are no messages")]
     Noise,
+    #[error("{TOO_MANY}")]
+    Requests,
     #[error("the connection was given up")]
     NotWanted,
 }
@@ -27,25 +30,13 @@ pub(super) enum LinesEnd {
 /// message from 128 on, and with it every tool of a list in which one has such a schema.
 const MAX_DEPTH: usize = 100;
 
-/// The part of a message that tells it from noise. The rest is skipped and not kept.
-#[derive(Deserialize)]
-struct Frame {
-    jsonrpc: Version,
-}
-
-#[derive(Deserialize)]
-enum Version {
-    #[serde(rename = "2.0")]
-    Two,
-}
-
 /// Copies messages until the server closes its output or breaks a limit. Half a line at the end is
 /// no message.
 pub(super) async fn copy_messages(
     mut from: impl AsyncBufRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
 ) -> LinesEnd {
-    let (mut line, mut noise) = (Vec::new(), 0_usize);
+    let (mut line, mut noise, mut requests) = (Vec::new(), 0_usize, RequestBudget::new());
     loop {
         let Ok(piece) = from.fill_buf().await else { return LinesEnd::Closed };
         if piece.is_empty() {
@@ -61,7 +52,10 @@ pub(super) async fn copy_messages(
         if end.is_none() {
             continue;
         }
-        if is_message(&line) {
+        if let Some(kind) = MessageKind::of(&line) {
+            if kind.is_request() && !requests.take() {
+                return LinesEnd::Requests;
+            }
             let pruned = pruned(&line);
             if to.write_all(pruned.as_deref().unwrap_or(&line)).await.is_err() {
                 return LinesEnd::NotWanted;
@@ -75,11 +69,6 @@ pub(super) async fn copy_messages(
         line.clear();
         line.shrink_to(64 << 10);
     }
-}
-
-fn is_message(line: &[u8]) -> bool {
-    let frame = std::str::from_utf8(line).ok().map(serde_json::from_str::<Frame>);
-    matches!(frame, Some(Ok(Frame { jsonrpc: Version::Two })))
 }
 
 /// The message with `null` in the place of each array and object that is nested too deep. `None`:

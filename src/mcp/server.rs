@@ -20,6 +20,9 @@ use super::settings::{McpServerSettings, PinPolicy};
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
 
+/// The least between two lists. A server may say without end that its list has changed.
+pub(super) const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Why a server of a workspace is off.
 pub(super) const REVOKED: &str = "the workspace's .mcp.json is not trusted any more as it was when this server was started; \
      `toolhand trust` trusts it, for the next start of toolhand";
@@ -199,6 +202,10 @@ impl Server {
                 }
                 Ok(Err(why)) => return Ok(why),
                 Err(_) => return Ok("its changed list does not come".into()),
+            }
+            tokio::select! {
+                why = connection.ended() => return Ok(why),
+                () = sleep(REFRESH_INTERVAL) => {}
             }
         }
     }

@@ -17,14 +17,13 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
 };
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
 use super::lines::MAX_MESSAGE_BYTES;
 use super::public_hosts::{self, NotPublic, PublicHosts};
+use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::secret::Secret;
 
 /// How long a server may take to accept a connection.
@@ -67,12 +66,6 @@ impl Broken {
 pub(super) struct HttpClient {
     client: reqwest::Client,
     broken: Broken,
-}
-
-/// An answer or a request, as far as they differ.
-#[derive(Deserialize)]
-struct Kind {
-    method: Option<IgnoredAny>,
 }
 
 pub(super) fn http_transport(
@@ -131,10 +124,16 @@ impl HttpClient {
     ) -> BoxStream<'static, Result<Sse, SseError>> {
         let broken = self.broken.clone();
         let (mut is_answered, mut can_be_resumed) = (false, false);
+        let mut requests = RequestBudget::new();
         let watched = move |event: Option<Result<Sse, SseError>>| match event {
             Some(Ok(event)) => {
                 can_be_resumed |= event.id.is_some();
-                is_answered |= event.data.as_deref().is_some_and(is_answer);
+                let kind = event.data.as_deref().and_then(|data| MessageKind::of(data.as_bytes()));
+                is_answered |= kind.as_ref().is_some_and(MessageKind::is_answer);
+                if kind.is_some_and(|kind| kind.is_request()) && !requests.take() {
+                    broken.set(TOO_MANY);
+                    return None;
+                }
                 Some(Ok(with_patience(event)))
             }
             Some(Err(error)) => {
@@ -154,10 +153,6 @@ impl HttpClient {
         let mut watched = watched;
         events.filter_map(move |event| ready(watched(event))).boxed()
     }
-}
-
-fn is_answer(data: &str) -> bool {
-    serde_json::from_str::<Kind>(data).is_ok_and(|kind| kind.method.is_none())
 }
 
 /// The library's error for this has no name outside of it.
@@ -266,15 +261,23 @@ impl StreamableHttpClient for HttpClient {
         let events = client
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most)
             .await?;
-        let broken = self.broken.clone();
+        let (broken, mut requests) = (self.broken.clone(), RequestBudget::new());
         let watched = move |event: Result<Sse, SseError>| {
-            event.map(with_patience).inspect_err(|error| {
-                if is_too_long(error) {
-                    broken.set(TOO_LONG);
+            match &event {
+                Ok(Sse { data: Some(data), .. })
+                    if MessageKind::of(data.as_bytes()).is_some_and(|kind| kind.is_request()) =>
+                {
+                    if !requests.take() {
+                        broken.set(TOO_MANY);
+                        return ready(None);
+                    }
                 }
-            })
+                Err(error) if is_too_long(error) => broken.set(TOO_LONG),
+                Ok(_) | Err(_) => {}
+            }
+            ready(Some(event.map(with_patience)))
         };
-        Ok(events.map(watched).boxed())
+        Ok(events.filter_map(watched).boxed())
     }
 }
 

@@ -330,3 +330,21 @@ async fn a_server_of_scope_key_is_started_for_each_key_that_calls_it() {
 
     assert_eq!(ground.heard().iter().filter(|method| *method == "initialize").count(), 3);
 }
+
+#[tokio::test]
+async fn a_server_whose_list_changes_without_end_is_listed_now_and_then() {
+    let tools = json!([{"name": "do", "inputSchema": {"type": "object"}}]);
+    let list = json!([{"result": {"tools": tools}}, {"change": tools}]);
+    let script = json!({"on_list": list, "on_call": [{"result": text("done")}]});
+    let began = Instant::now();
+    let ground = Ground::new().server("scripted", script);
+    let servers = ground.start().await;
+
+    for _ in 0..100 {
+        assert!(call(&servers).await.is_ok());
+    }
+
+    let lists = ground.heard().iter().filter(|method| *method == "tools/list").count();
+    let most = 2 + began.elapsed().as_millis() / server::REFRESH_INTERVAL.as_millis();
+    assert!(u128::try_from(lists).unwrap() <= most, "{lists} lists, at most {most}");
+}

@@ -67,7 +67,7 @@ impl Workers {
         Self { program: program.to_owned(), time: MAX_TIME }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "pdf"))]
     pub(crate) fn within(self, time: Duration) -> Self {
         Self { time, ..self }
     }

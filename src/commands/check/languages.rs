@@ -4,6 +4,7 @@ use crate::app::services::Services;
 use crate::lsp::LspSettings;
 
 #[cfg(not(feature = "lsp"))]
+#[expect(clippy::unused_async, reason = "as that of a build with them")]
 pub(super) async fn report(_: &LspSettings, _: &Services) -> String {
     "language servers: none: this build has no client of them\n".to_owned()
 }

@@ -16,7 +16,6 @@ use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError};
 use super::diagnostics::{self, Finding, MAX_KEPT};
 use super::documents::{Document, Documents};
-use super::last_words::LastWords;
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
 use super::program::{Launch, ProgramEnd, ServerProgram};
@@ -25,6 +24,7 @@ use super::published::{Published, slim};
 use super::questions::{Found, FoundPlace, Operation};
 use super::source::{self, Now};
 use crate::blocking::FILES;
+use crate::processes::LastWords;
 use crate::sync;
 use crate::workspace::Workspace;
 
@@ -382,7 +382,7 @@ impl Session {
     }
 
     async fn with_last_words(&self, why: String) -> String {
-        let words = self.last_words.get().await.map(|words| format!("; it said: {words}"));
+        let words = self.last_words.line().await.map(|words| format!("; it said: {words}"));
         let words = words.unwrap_or_default();
         let reason = timeout(END_PATIENCE, self.end.reason()).await.ok().flatten();
         let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();

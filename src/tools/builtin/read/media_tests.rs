@@ -1,5 +1,6 @@
 //! Reads pictures, notebooks and PDF files as the model does: JSON in, text and pictures out.
 
+#[cfg(feature = "pdf")]
 use std::time::Duration;
 
 use insta::assert_snapshot;

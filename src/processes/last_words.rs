@@ -1,4 +1,4 @@
-//! Keeps the end of what a server says on its standard error, for the case that it ends.
+//! Keeps the end of what a program that stays says on its standard error, for the case that it ends.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,14 +21,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Reads the standard error of a server, so that the server never waits for somebody to do it.
 #[derive(Debug)]
-pub(super) struct LastWords {
+pub(crate) struct LastWords {
     kept: Arc<Mutex<Vec<u8>>>,
     over: CancellationToken,
     _reading: JoinSet<()>,
 }
 
 impl LastWords {
-    pub(super) fn listen(mut errors: impl AsyncRead + Send + Unpin + 'static) -> Self {
+    pub(crate) fn listen(mut errors: impl AsyncRead + Send + Unpin + 'static) -> Self {
         let kept = Arc::new(Mutex::new(Vec::new()));
         let over = CancellationToken::new();
         let (into, done) = (Arc::clone(&kept), over.clone().drop_guard());
@@ -45,9 +45,14 @@ impl LastWords {
     }
 
     /// Its last line, if it has said anything.
-    pub(super) async fn get(&self) -> Option<String> {
+    pub(crate) async fn line(&self) -> Option<String> {
+        last_line(&self.text().await)
+    }
+
+    /// The last of what it has said, once it has ended.
+    pub(crate) async fn text(&self) -> String {
         _ = timeout(PATIENCE, self.over.cancelled()).await;
-        last_line(&sync::lock(&self.kept))
+        String::from_utf8_lossy(&sync::lock(&self.kept)).into_owned()
     }
 }
 
@@ -57,8 +62,7 @@ fn keep(kept: &mut Vec<u8>, more: &[u8]) {
     kept.drain(..surplus);
 }
 
-fn last_line(kept: &[u8]) -> Option<String> {
-    let kept = String::from_utf8_lossy(kept);
+fn last_line(kept: &str) -> Option<String> {
     let lines = kept.lines().map(text::shown_line);
     let last = lines.rev().find(|line| !line.is_empty())?;
     Some(text::first_chars(&last, MAX_CHARS).to_owned())
@@ -72,10 +76,10 @@ mod tests {
     async fn the_last_line_is_kept_of_a_flood() {
         let flood = ["x".repeat(1 << 20), "\nError: \u{1b}[31mno\tsuch\u{202e} file\n\n".into()];
         let words = LastWords::listen(std::io::Cursor::new(flood.concat()));
-        assert_eq!(words.get().await.unwrap(), "Error: [31mno such file");
+        assert_eq!(words.line().await.unwrap(), "Error: [31mno such file");
         assert!(sync::lock(&words.kept).len() <= MAX_BYTES);
-        assert_eq!(LastWords::listen(std::io::Cursor::new("")).get().await, None);
+        assert_eq!(LastWords::listen(std::io::Cursor::new("")).line().await, None);
         let long = LastWords::listen(std::io::Cursor::new("y".repeat(9000)));
-        assert_eq!(long.get().await.unwrap().len(), MAX_CHARS);
+        assert_eq!(long.line().await.unwrap().len(), MAX_CHARS);
     }
 }
