@@ -35,6 +35,7 @@ use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::http::auth::{Key, Keys};
 use crate::http::server::{self, Drain};
 use crate::limits::Limits;
+use crate::mcp::McpServers;
 use crate::permissions;
 use crate::processes;
 use crate::processes::confinement::Level;
@@ -70,6 +71,7 @@ pub(crate) struct Server {
     /// The sessions that the store forgets. Each has a directory of its own.
     forgotten: Forgotten,
     session_end_hooks: SessionEndHooks,
+    mcp: Option<McpServers>,
     sandbox: Sandbox,
     /// Holds the lock that keeps a second server away.
     state: StateDir,
@@ -93,9 +95,6 @@ impl Server {
     pub(crate) async fn bind(loaded: Loaded, state: StateDir) -> Result<Self, StartError> {
         let services = Services::from_config(&loaded)?;
         services.read_definitions();
-        if let Some(servers) = &services.mcp {
-            servers.start();
-        }
         let forwarded = api_state::forwarded_routes(&loaded)?;
         let Loaded { config, secrets, environment, file, .. } = loaded;
         let found = live_keys(&config, &secrets, &state)?;
@@ -126,6 +125,7 @@ impl Server {
             store,
             forgotten,
             session_end_hooks: session_end_hooks(&services),
+            mcp: services.mcp,
             sandbox: services.sandbox,
             state,
         })
@@ -164,6 +164,10 @@ impl Server {
         let limits = Arc::new(Limits { connections, ..self.config.limits });
         let grace = self.config.turns.shutdown_grace;
         log_address(self.address);
+        // Not before: programs that start would take the processor from our own start.
+        if let Some(servers) = &self.mcp {
+            servers.start();
+        }
         let chat = Arc::clone(&self.api.chat);
         let tasks = Arc::clone(&chat.turns.tasks);
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
