@@ -35,6 +35,7 @@ use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::http::auth::{Key, Keys};
 use crate::http::server::{self, Drain};
 use crate::limits::Limits;
+use crate::lsp::LanguageServers;
 use crate::mcp::McpServers;
 use crate::permissions;
 use crate::processes;
@@ -72,6 +73,7 @@ pub(crate) struct Server {
     forgotten: Forgotten,
     session_end_hooks: SessionEndHooks,
     mcp: Option<McpServers>,
+    languages: Option<Arc<LanguageServers>>,
     sandbox: Sandbox,
     /// Holds the lock that keeps a second server away.
     state: StateDir,
@@ -126,6 +128,7 @@ impl Server {
             forgotten,
             session_end_hooks: session_end_hooks(&services),
             mcp: services.mcp,
+            languages: services.languages,
             sandbox: services.sandbox,
             state,
         })
@@ -212,6 +215,10 @@ impl Server {
             () = revoking => {}
         }
         tasks.end_all().await;
+        if let Some(servers) = &self.mcp {
+            servers.end().await;
+        }
+        self.languages.iter().for_each(|servers| servers.end());
         processes::end_supervisors().await;
         if tokio::time::timeout(CLOSING_TIME, self.store.close()).await.is_err() {
             tracing::error!("the disk did not take all that the store has to write");

@@ -135,6 +135,12 @@ impl McpServers {
         Ok(())
     }
 
+    /// Ends all servers.
+    pub(crate) async fn end(&self) {
+        let mut running = std::mem::take(&mut *sync::lock(&self.0.running));
+        running.shutdown().await;
+    }
+
     fn spawn(&self, server: &Arc<Server>) {
         let (server, surroundings) = (server.clone(), self.0.surroundings.clone());
         sync::lock(&self.0.running).spawn(async move { server.run(surroundings).await });

@@ -83,6 +83,7 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
             Ok(())
         };
         let done: Option<Result<(), Failure>> = stop.run_until_cancelled(done).await;
+        servers.end().await;
         done.map_or(Ok(Outcome::Interrupted), |done| done.map(|()| Outcome::Done))
     })
 }

@@ -10,6 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, say};
+use crate::processes;
 
 /// The exit status of a program that SIGINT ended: 128 and its number.
 pub(crate) const INTERRUPTED: u8 = 128 + 2;
@@ -47,17 +48,24 @@ where
     F: Future<Output = Result<Outcome, Failure>>,
 {
     let runtime = Runtime::new()?;
+    processes::adopt_orphans();
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
         let stop = CancellationToken::new();
-        let mut work = pin!(work(stop.clone()));
-        let first = tokio::select! {
-            done = &mut work => return done.map(|outcome| exit_code(outcome, INTERRUPTED)),
-            code = signals.next() => code,
-        };
+        let mut first = INTERRUPTED;
+        let mut ending = pin!(async {
+            let outcome = work(stop.clone()).await;
+            // Also those that this process has started and lost in its last moment.
+            processes::end_supervisors().await;
+            outcome
+        });
+        tokio::select! {
+            outcome = &mut ending => return outcome.map(|outcome| exit_code(outcome, first)),
+            code = signals.next() => first = code,
+        }
         stop.cancel();
         tokio::select! {
-            done = work => done.map(|outcome| exit_code(outcome, first)),
+            outcome = ending => outcome.map(|outcome| exit_code(outcome, first)),
             code = signals.next() => Ok(ExitCode::from(code)),
         }
     });

@@ -146,12 +146,15 @@ fn supervisors() -> std::sync::MutexGuard<'static, BTreeSet<i32>> {
     sync::lock(&SUPERVISORS)
 }
 
-/// Makes this process adopt orphans, and ends them whenever a child has ended. Never
-/// returns.
-pub(crate) async fn watch_orphans() {
+/// Makes this process adopt orphans. Called before it starts any program.
+pub(crate) fn adopt_orphans() {
     if let Err(error) = process::set_child_subreaper(Some(process::getpid())) {
         tracing::warn!(%error, "processes of a command that ends its supervisor may survive");
     }
+}
+
+/// Ends orphans whenever a child has ended. Never returns.
+pub(crate) async fn watch_orphans() {
     let Ok(mut child_ended) = signal(SignalKind::child()) else {
         return std::future::pending().await;
     };
@@ -160,8 +163,8 @@ pub(crate) async fn watch_orphans() {
     }
 }
 
-/// Ends the supervisors that still run, and their commands. Called at the server's end,
-/// when they have already been told to stop.
+/// Ends the supervisors that still run, their commands, and what they have left. Called at the
+/// end of this process, when they have already been told to stop.
 pub(crate) async fn end_supervisors() {
     let patience = Instant::now() + DROPPED_PATIENCE;
     while !supervisors().is_empty() && Instant::now() < patience {

@@ -25,6 +25,7 @@ pub(super) async fn report(servers: Option<&McpServers>) -> String {
     servers.start();
     servers.ready_within(PATIENCE).await;
     let states = servers.states();
+    servers.end().await;
     states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server))
 }
 

@@ -137,6 +137,11 @@ impl Pool {
         instances.iter().map(phase).collect()
     }
 
+    /// Ends all servers.
+    pub(super) fn end(&self) {
+        sync::lock(&self.instances).clear();
+    }
+
     fn started(&self, key: &ServerKey, program: &ServerProgram) -> Result<Arc<Shared>, String> {
         let mut instances = sync::lock(&self.instances);
         // One that was started when the trust was another must not go on.

@@ -82,6 +82,12 @@ impl LanguageServers {
         Arc::new(Self { settings: settings.clone(), services, pool, opening })
     }
 
+    /// Ends all servers.
+    pub(crate) fn end(&self) {
+        sync::lock(&self.opening).abort_all();
+        self.pool.end();
+    }
+
     /// Whether a server is there at all, whether or not it may start. Reads the disk.
     pub(crate) fn is_any_there(&self, workspace: &Workspace) -> bool {
         !self.detect(workspace).servers.is_empty()
