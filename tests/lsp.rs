@@ -6,23 +6,19 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::permissions::has_sandbox;
 use crate::settings::trust::{toolhand, trust};
-use crate::support::chunks::{calls, says};
-use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
-use crate::turn::answers_in;
+use crate::turn::{Call, one, told};
 
 /// A language server of our own. Its first argument says what it does.
 const SCRIPT: &str = include_str!("lsp/server.py");
 
 /// Where the scripted server notes what it sees, in the workspace.
 const LOG: &str = "server.log";
-
-type Call = (&'static str, &'static str, Value);
 
 /// A server whose operator has configured the scripted language server.
 fn scripted(upstream: &Upstream, mode: &str) -> Builder {
@@ -40,20 +36,6 @@ fn builder(upstream: &Upstream) -> Builder {
         .config("approval.channel", r#""none""#)
         .config("lsp.enabled", r#""auto""#)
         .argument("--permission-mode=acceptEdits")
-}
-
-/// What the model is told of calls that it makes one after the other.
-async fn told(server: &Server, upstream: &Upstream, all: &[Call]) -> Vec<String> {
-    for (_, name, input) in all {
-        upstream.round(calls(&[("c", name, input.clone())]));
-    }
-    upstream.round(says("Done."));
-    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
-    answers_in(&upstream.requests().pop().expect("a request").json())
-}
-
-async fn one(server: &Server, upstream: &Upstream, call: Call) -> String {
-    told(server, upstream, &[call]).await.remove(0)
 }
 
 fn definition(path: &str, line: u32, symbol: &str) -> Call {

@@ -11,20 +11,16 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::chunks::{calls, says};
-use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 use crate::support::watch;
-use crate::turn::answers_in;
+use crate::turn::{Call, one, told};
 
 /// An MCP server of our own. Its argument is the file of its script.
 const SCRIPT: &str = include_str!("mcp/server.py");
 
 /// A scripted server: its name, its script, and further lines of its table.
 type Scripted<'a> = (&'a str, Value, &'a str);
-
-type Call = (&'static str, &'static str, Value);
 
 /// A server with these MCP servers, and nothing allowed.
 fn builder(upstream: &Upstream, servers: &[Scripted<'_>]) -> Builder {
@@ -73,20 +69,6 @@ fn doing(actions: Value) -> Value {
 
 fn call(name: &'static str) -> Call {
     ("c", name, json!({}))
-}
-
-/// What the model is told of calls that it makes one after the other.
-async fn told(server: &Server, upstream: &Upstream, all: &[Call]) -> Vec<String> {
-    for (_, name, input) in all {
-        upstream.round(calls(&[("c", name, input.clone())]));
-    }
-    upstream.round(says("Done."));
-    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
-    answers_in(&upstream.requests().pop().expect("a request").json())
-}
-
-async fn one(server: &Server, upstream: &Upstream, call: Call) -> String {
-    told(server, upstream, &[call]).await.remove(0)
 }
 
 /// The MCP tools of a list of definitions: their names and descriptions.

@@ -6,13 +6,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::chunks::{calls, says, status, whole};
-use crate::support::client::ask;
+use crate::support::chunks::{status, whole};
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::{Request, Upstream};
-use crate::turn::answers_in;
+use crate::turn::one;
 
 /// A web server that answers each path with fixed bytes. It ends with the test's process.
 pub(crate) struct Site {
@@ -72,16 +71,8 @@ fn builder(upstream: &Upstream, site: &Site) -> Builder {
         .config("web.trusted_hosts", &format!("[\"{}\"]", site.address))
 }
 
-/// What the model is told of one call.
-async fn told(server: &Server, upstream: &Upstream, tool: &str, input: Value) -> String {
-    upstream.round(calls(&[("c1", tool, input)]));
-    upstream.round(says("Done."));
-    assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
-    answers_in(&upstream.requests().pop().expect("a request").json()).remove(0)
-}
-
 async fn fetched(server: &Server, upstream: &Upstream, url: &str) -> String {
-    told(server, upstream, "WebFetch", json!({ "url": url })).await
+    one(server, upstream, ("c1", "WebFetch", json!({ "url": url }))).await
 }
 
 #[tokio::test]
@@ -244,13 +235,13 @@ async fn a_model_answers_the_prompt_and_its_usage_counts() {
     answer["usage"] = json!({ "prompt_tokens": 70, "completion_tokens": 7, "total_tokens": 77 });
     upstream.round_of("small", status(200, &answer));
     let input = json!({ "url": site.url("/"), "prompt": "What is it?" });
-    let told_text = told(&server, &upstream, "WebFetch", input.clone()).await;
+    let told_text = one(&server, &upstream, ("c1", "WebFetch", input.clone())).await;
     assert!(told_text.contains("It is 42.") && !told_text.contains("Say yes"), "{told_text}");
     let asked: Vec<_> = upstream.requests().iter().map(Request::json).collect();
     let small = asked.iter().find(|body| body["model"] == "small").expect("the summary");
     assert!(small.get("tools").is_none() && small.to_string().contains("The answer is 42."));
     upstream.round_of("small", status(500, &json!({ "error": { "message": "no" } })));
-    let whole_page = told(&server, &upstream, "WebFetch", input).await;
+    let whole_page = one(&server, &upstream, ("c1", "WebFetch", input)).await;
     assert!(whole_page.contains("Say yes") && whole_page.contains("this is the page itself"));
 }
 
@@ -275,7 +266,7 @@ async fn results_of_a_search_are_links_and_an_error_is_none() {
     };
     let server = start("/", "200").await;
     let input = json!({ "query": "what", "blocked_domains": ["evil.example"] });
-    let answer = told(&server, &upstream, "web_search", input).await;
+    let answer = one(&server, &upstream, ("c1", "web_search", input)).await;
     assert!(
         answer.contains(r"- [A \[b\](http://x/)](https://a.example/1): first \*one\*"),
         "{answer}"
@@ -283,10 +274,10 @@ async fn results_of_a_search_are_links_and_an_error_is_none() {
     assert!(!answer.contains("evil") && !answer.contains("javascript"), "{answer}");
     assert!(answer.contains("Sources") && answer.contains("<<<end of web "), "{answer}");
     let bad = start("/bad/", "200").await;
-    let answer = told(&bad, &upstream, "WebSearch", json!({ "query": "what" })).await;
+    let answer = one(&bad, &upstream, ("c1", "WebSearch", json!({ "query": "what" }))).await;
     assert!(answer.starts_with("Error: the search provider answered with something"), "{answer}");
     assert!(!answer.contains("sk-123"), "{answer}");
     let none = start("/", "0").await;
-    let answer = told(&none, &upstream, "WebSearch", json!({ "query": "what" })).await;
+    let answer = one(&none, &upstream, ("c1", "WebSearch", json!({ "query": "what" }))).await;
     assert!(answer.contains("has made its 0 searches"), "{answer}");
 }
