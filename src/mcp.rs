@@ -38,15 +38,15 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 pub(crate) use self::answer::{McpAnswer, McpPart};
-use self::client::{Client, Patience, RequestFault};
+use self::client::{Client, RequestFault, RequestTimeouts};
 pub(crate) use self::configured::{McpSection, ValueSource};
-pub(crate) use self::definitions::{DroppedTool, McpTool};
+pub(crate) use self::definitions::{McpTool, WithheldTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
 pub(crate) use self::owner::TrustedFile;
 use self::pins::PinFile;
 pub(crate) use self::server::McpState;
-use self::server::{Catalogue, REVOKED, Server, Status, Surroundings};
+use self::server::{Offers, REVOKED, Server, ServerServices, Status};
 pub(crate) use self::settings::McpSettings;
 use self::settings::{McpScope, PinPolicy};
 pub(crate) use self::workspace_file::{WorkspaceServer, servers_of};
@@ -65,7 +65,7 @@ struct Parts {
     servers: Vec<Arc<Server>>,
     /// Those of scope `key`, by server and client key.
     of_keys: Mutex<HashMap<(String, String), Arc<Server>>>,
-    surroundings: Surroundings,
+    services: ServerServices,
     running: Mutex<JoinSet<()>>,
 }
 
@@ -77,11 +77,20 @@ pub(crate) struct McpSnapshot {
     pub(crate) resources: Vec<McpResource>,
     pub(crate) prompts: Vec<McpPrompt>,
     /// Tools that a server has and that are not offered, and why.
-    pub(crate) withheld: Vec<DroppedTool>,
+    pub(crate) withheld: Vec<WithheldTool>,
     /// Servers that are not running, and why.
     pub(crate) not_running: Vec<(String, String)>,
     /// The servers' own words on how they are used, where the operator lets them be told.
     pub(crate) instructions: Vec<(String, String)>,
+}
+
+/// What the operator has taken of a server.
+#[derive(Debug)]
+pub(crate) struct AcceptedTools {
+    /// How many were offered before.
+    pub(crate) known: usize,
+    /// Those that were withheld.
+    pub(crate) changed: Vec<Arc<McpTool>>,
 }
 
 /// A server as `check` and `status` show it.
@@ -91,7 +100,7 @@ pub(crate) struct McpServerStatus {
     pub(crate) state: McpState,
     pub(crate) version: Option<String>,
     pub(crate) tools: usize,
-    pub(crate) withheld: Vec<DroppedTool>,
+    pub(crate) withheld: Vec<WithheldTool>,
     pub(crate) started_in: Option<Duration>,
 }
 
@@ -103,7 +112,7 @@ pub(crate) struct McpFault(pub(crate) String);
 impl McpServers {
     /// Starts nothing yet. `state_dir` holds the pins.
     pub(crate) fn new(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
-        let surroundings = Surroundings {
+        let services = ServerServices {
             launcher,
             pins: Arc::new(PinFile::new(state_dir)),
             policy: settings.pin,
@@ -117,7 +126,7 @@ impl McpServers {
         Self(Arc::new(Parts {
             servers,
             of_keys: Mutex::default(),
-            surroundings,
+            services,
             running: Mutex::new(JoinSet::new()),
         }))
     }
@@ -142,8 +151,8 @@ impl McpServers {
     }
 
     fn spawn(&self, server: &Arc<Server>) {
-        let (server, surroundings) = (server.clone(), self.0.surroundings.clone());
-        sync::lock(&self.0.running).spawn(async move { server.run(surroundings).await });
+        let (server, services) = (server.clone(), self.0.services.clone());
+        sync::lock(&self.0.running).spawn(async move { server.run(services).await });
     }
 
     /// Waits until no server is starting any more, at most this long.
@@ -157,9 +166,14 @@ impl McpServers {
     /// What the servers offer now. Looks at the file of pins, which takes microseconds.
     pub(crate) fn snapshot(&self) -> McpSnapshot {
         let mut snapshot = McpSnapshot::default();
-        for server in self.0.servers.iter().filter(|server| server.is_in_force()) {
-            let Status { state, catalogue, .. } = server.now();
+        for server in &self.0.servers {
             let name = &server.settings.name;
+            if !server.is_in_force() {
+                let McpFault(why) = not_running(name, &McpState::Off(REVOKED.into()));
+                snapshot.not_running.push((name.clone(), why));
+                continue;
+            }
+            let Status { state, catalogue, .. } = server.now();
             if state != McpState::Ready {
                 let McpFault(why) = not_running(name, &state);
                 snapshot.not_running.push((name.clone(), why));
@@ -172,8 +186,7 @@ impl McpServers {
             if server.settings.instructions
                 && let Some(words) = &catalogue.facts.instructions
             {
-                let shown = text::without_hidden(words);
-                let words = text::prefix(&shown, MAX_INSTRUCTIONS_BYTES).to_owned();
+                let words = text::prefix(words, MAX_INSTRUCTIONS_BYTES).to_owned();
                 snapshot.instructions.push((name.clone(), words));
             }
         }
@@ -185,9 +198,9 @@ impl McpServers {
     fn offered(
         &self,
         server: &Server,
-        catalogue: &Catalogue,
-    ) -> (Vec<Arc<McpTool>>, Vec<DroppedTool>) {
-        let Surroundings { pins, policy, .. } = &self.0.surroundings;
+        catalogue: &Offers,
+    ) -> (Vec<Arc<McpTool>>, Vec<WithheldTool>) {
+        let ServerServices { pins, policy, .. } = &self.0.services;
         let pins = pins.current();
         let name = &server.settings.name;
         let fault = |tool: &McpTool| -> Option<String> {
@@ -205,7 +218,7 @@ impl McpServers {
         for tool in &catalogue.tools {
             match fault(tool) {
                 None => offered.push(tool.clone()),
-                Some(why) => withheld.push(DroppedTool {
+                Some(why) => withheld.push(WithheldTool {
                     server: name.clone(),
                     own_name: tool.own_name.clone(),
                     name: Some(tool.name.clone()),
@@ -233,17 +246,21 @@ impl McpServers {
         self.0.servers.iter().map(state).collect()
     }
 
-    /// Takes the tools of a server as they are now. Returns how many there are.
-    pub(crate) async fn accept(&self, name: &str) -> Result<usize, McpFault> {
+    /// Takes the tools of a server as they are now.
+    pub(crate) async fn accept(&self, name: &str) -> Result<AcceptedTools, McpFault> {
         let server = self.server(name)?;
-        let now = server.now();
-        if now.state != McpState::Ready {
-            return Err(not_running(name, &now.state));
+        let Status { state, catalogue, .. } = server.now();
+        if state != McpState::Ready {
+            return Err(not_running(name, &state));
         }
-        let (pins, seen) = (self.0.surroundings.pins.clone(), server.pins(&now.catalogue.tools));
+        let (offered, _) = self.offered(&server, &catalogue);
+        let is_offered = |tool: &Arc<McpTool>| offered.iter().any(|same| Arc::ptr_eq(same, tool));
+        let (known, changed): (Vec<_>, Vec<_>) =
+            catalogue.tools.iter().cloned().partition(is_offered);
+        let (pins, seen) = (self.0.services.pins.clone(), server.pins(&catalogue.tools));
         let accepted = spawn_blocking(move || pins.accept(&seen)).await;
         accepted.unwrap_or_else(|error| Err(error.to_string())).map_err(McpFault)?;
-        Ok(now.catalogue.tools.len())
+        Ok(AcceptedTools { known: known.len(), changed })
     }
 
     /// Calls a tool once, and never again. Dropping the future tells the server so.
@@ -343,8 +360,8 @@ fn not_running(name: &str, state: &McpState) -> McpFault {
     McpFault(format!("the MCP server {name} is not running: {why}"))
 }
 
-fn patience(server: &Server) -> Patience {
-    Patience { silent: server.settings.timeout, total: server.settings.max_time }
+fn patience(server: &Server) -> RequestTimeouts {
+    RequestTimeouts { silent: server.settings.timeout, total: server.settings.max_time }
 }
 
 fn call_fault(server: &Server, fault: &RequestFault) -> McpFault {
@@ -360,6 +377,8 @@ fn call_fault(server: &Server, fault: &RequestFault) -> McpFault {
         RequestFault::Ended => format!(
             "the MCP server {name} ended while this call ran; whether it took effect is unknown"
         ),
-        RequestFault::Malformed => format!("the answer of the MCP server {name} is malformed"),
+        RequestFault::Malformed => format!(
+            "the answer of the MCP server {name} is malformed; whether it took effect is unknown"
+        ),
     })
 }

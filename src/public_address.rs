@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where an address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum AddressScope {
     Public,
     /// Into the operator's network: only for hosts that the operator trusts.
     Private,
@@ -25,51 +25,53 @@ const METADATA: [Ipv4Addr; 4] = [
 
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-pub(crate) fn reach(address: IpAddr) -> Reach {
+pub(crate) fn scope(address: IpAddr) -> AddressScope {
     match address {
-        IpAddr::V4(address) => reach_of_v4(address),
-        IpAddr::V6(address) => reach_of_v6(address),
+        IpAddr::V4(address) => scope_of_v4(address),
+        IpAddr::V6(address) => scope_of_v6(address),
     }
 }
 
 /// By the IANA registry of special addresses.
-fn reach_of_v4(address: Ipv4Addr) -> Reach {
+fn scope_of_v4(address: Ipv4Addr) -> AddressScope {
     let [a, b, c, _] = address.octets();
     if METADATA.contains(&address) {
-        return Reach::Forbidden;
+        return AddressScope::Forbidden;
     }
     match (a, b, c) {
-        (10 | 127, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => Reach::Private,
+        (10 | 127, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => {
+            AddressScope::Private
+        }
         (0 | 224.., ..)
         | (169, 254, _)
         | (192, 0, 0 | 2)
         | (192, 88, 99)
         | (198, 18 | 19, _)
         | (198, 51, 100)
-        | (203, 0, 113) => Reach::Forbidden,
-        _ => Reach::Public,
+        | (203, 0, 113) => AddressScope::Forbidden,
+        _ => AddressScope::Public,
     }
 }
 
-fn reach_of_v6(address: Ipv6Addr) -> Reach {
+fn scope_of_v6(address: Ipv6Addr) -> AddressScope {
     if let Some(mapped) = address.to_ipv4_mapped() {
-        return reach_of_v4(mapped);
+        return scope_of_v4(mapped);
     }
     if address == Ipv6Addr::LOCALHOST {
-        return Reach::Private;
+        return AddressScope::Private;
     }
     // No page of an inner host is meant to be reached through a translator.
-    if translated(address).is_some_and(|inner| reach_of_v4(inner) != Reach::Public) {
-        return Reach::Forbidden;
+    if translated(address).is_some_and(|inner| scope_of_v4(inner) != AddressScope::Public) {
+        return AddressScope::Forbidden;
     }
     let segments = address.segments();
     let (first, second) = (segments[0], segments[1]);
     let is_translated = (first, second) == (0x64, 0xff9b) && translated(address).is_some();
     let is_unicast = (0x2000..=0x3fff).contains(&first) && !is_registered(first, second);
     match first {
-        0xfc00..=0xfdff if address != METADATA_V6 => Reach::Private,
-        _ if is_translated || is_unicast => Reach::Public,
-        _ => Reach::Forbidden,
+        0xfc00..=0xfdff if address != METADATA_V6 => AddressScope::Private,
+        _ if is_translated || is_unicast => AddressScope::Public,
+        _ => AddressScope::Forbidden,
     }
 }
 
@@ -98,9 +100,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(addresses: &[&str], expected: Reach) {
+    fn check(addresses: &[&str], expected: AddressScope) {
         for address in addresses {
-            assert_eq!(reach(address.parse().unwrap()), expected, "{address}");
+            assert_eq!(scope(address.parse().unwrap()), expected, "{address}");
         }
     }
 
@@ -122,7 +124,7 @@ mod tests {
             "64:ff9b::1.1.1.1",
             "2002:101:101::",
         ];
-        check(&addresses, Reach::Public);
+        check(&addresses, AddressScope::Public);
     }
 
     #[test]
@@ -141,7 +143,7 @@ mod tests {
             "fc00::1",
             "fdff::1",
         ];
-        check(&addresses, Reach::Private);
+        check(&addresses, AddressScope::Private);
     }
 
     #[test]
@@ -177,12 +179,12 @@ mod tests {
             "4000::1",
             "5f00::1",
         ];
-        check(&addresses, Reach::Forbidden);
+        check(&addresses, AddressScope::Forbidden);
     }
 
     #[test]
     fn w7_w8_w9_addresses_inside_of_others_are_seen() {
-        check(&["::ffff:127.0.0.1", "::ffff:7f00:1", "::ffff:10.0.0.1"], Reach::Private);
+        check(&["::ffff:127.0.0.1", "::ffff:7f00:1", "::ffff:10.0.0.1"], AddressScope::Private);
         let forbidden = [
             "::ffff:169.254.169.254",
             "::127.0.0.1",
@@ -199,6 +201,6 @@ mod tests {
             "2a00::5efe:127.0.0.1",
             "2a00::200:5efe:10.0.0.1",
         ];
-        check(&forbidden, Reach::Forbidden);
+        check(&forbidden, AddressScope::Forbidden);
     }
 }

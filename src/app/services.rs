@@ -163,7 +163,7 @@ impl Services {
         });
         let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
         let toolset =
-            if servers.is_some() { toolset } else { toolset.without(&tools::mcp::OF_RESOURCES) };
+            if servers.is_some() { toolset } else { toolset.without(&tools::mcp::RESOURCE_TOOLS) };
         let toolset =
             if search.is_some() { toolset } else { toolset.without(&[builtin::WEB_SEARCH]) };
         let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));

@@ -12,6 +12,8 @@ use crate::app::services::Services;
 use crate::app::state_dir;
 use crate::config;
 use crate::config::environment::Variables;
+use crate::mcp::{AcceptedTools, McpServers};
+use crate::text;
 
 /// Longer than any server may take: each has a limit of its own.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -53,37 +55,47 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
         };
         let servers = services.mcp.ok_or_else(none)?;
         let done = async {
-            let Some(name) = only else {
-                servers.start();
-                servers.ready_within(PATIENCE).await;
-                for server in servers.states() {
-                    let why = server.state.why().map(|why| format!(": {why}")).unwrap_or_default();
-                    print(&format!("{}: {}{why}\n", server.name, server.state.name()));
-                    for tool in &server.withheld {
-                        print(&format!("  {} is not offered: {}\n", tool.own_name, tool.why));
-                    }
+            match only {
+                Some(name) => accept(&servers, &name).await,
+                None => {
+                    list(&servers).await;
+                    Ok(())
                 }
-                for tool in servers.snapshot().tools {
-                    print(&format!(
-                        "{}: {}\n",
-                        tool.name,
-                        crate::text::one_line(&tool.description)
-                    ));
-                }
-                return Ok(());
-            };
-            servers.start_only(&name, PATIENCE).await?;
-            let before = servers.states();
-            let before = before.iter().filter(|server| server.name == name);
-            let count = servers.accept(&name).await?;
-            for tool in before.flat_map(|server| &server.withheld) {
-                print(&format!("{}: {}\n", tool.own_name, tool.why));
             }
-            say(&format!("{name}: {count} tools are taken as they are now"));
-            Ok(())
         };
         let done: Option<Result<(), Failure>> = stop.run_until_cancelled(done).await;
         servers.end().await;
         done.map_or(Ok(Outcome::Interrupted), |done| done.map(|()| Outcome::Done))
     })
+}
+
+async fn list(servers: &McpServers) {
+    servers.start();
+    servers.ready_within(PATIENCE).await;
+    for server in servers.states() {
+        let why = server.state.why().map(|why| format!(": {why}")).unwrap_or_default();
+        print(&format!("{}: {}{why}\n", server.name, server.state.name()));
+        for tool in &server.withheld {
+            print(&format!("  {} is not offered: {}\n", tool.own_name, tool.why));
+        }
+    }
+    for tool in servers.snapshot().tools {
+        print(&format!("{}: {}\n", tool.name, text::one_line(&tool.description)));
+    }
+}
+
+async fn accept(servers: &McpServers, name: &str) -> Result<(), Failure> {
+    servers.start_only(name, PATIENCE).await?;
+    let AcceptedTools { known, changed } = servers.accept(name).await?;
+    for tool in &changed {
+        let description = text::one_line(&tool.description);
+        let schema = text::shown_line(&tool.schema.advertised().to_string());
+        print(&format!("{} is now: {description}\n  {schema}\n", tool.name));
+    }
+    let count = known + changed.len();
+    let changed = changed.len();
+    say(&format!(
+        "{name}: {count} tools are taken as they are now, {changed} of them changed or new"
+    ));
+    Ok(())
 }

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
+use super::offers::is_address;
 use super::redaction::Redaction;
 
 /// Parts of one answer. The rest is counted.
@@ -90,7 +91,9 @@ fn part_of(part: Value, redaction: &Redaction) -> McpPart {
         "image" => decoded(&part["data"], &part["mimeType"], true),
         "audio" => decoded(&part["data"], &part["mimeType"], false),
         "resource" => resource(&part["resource"], redaction),
-        "resource_link" => McpPart::Link { uri: string(&part["uri"]), name: string(&part["name"]) },
+        "resource_link" => {
+            McpPart::Link { uri: address(&part["uri"], redaction), name: string(&part["name"]) }
+        }
         _ => McpPart::File {
             mime_type: "application/json".into(),
             bytes: redaction.value(part).to_string().into_bytes(),
@@ -98,9 +101,15 @@ fn part_of(part: Value, redaction: &Redaction) -> McpPart {
     }
 }
 
+/// An address is told as it is, or not at all: the model may ask the server for it.
+fn address(uri: &Value, redaction: &Redaction) -> String {
+    let uri = redaction.text(uri.as_str().unwrap_or_default());
+    if is_address(&uri) { uri } else { "(an address that cannot be shown)".to_owned() }
+}
+
 fn resource(contents: &Value, redaction: &Redaction) -> McpPart {
     if let Some(text) = contents["text"].as_str() {
-        let uri = redaction.line(contents["uri"].as_str().unwrap_or_default());
+        let uri = address(&contents["uri"], redaction);
         return McpPart::Resource { uri, text: redaction.text(text) };
     }
     let is_picture = contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
@@ -114,7 +123,7 @@ fn decoded(data: &Value, mime_type: &Value, is_picture: bool) -> McpPart {
     match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
         Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
         Ok(bytes) => McpPart::File { mime_type, bytes },
-        Err(_) => McpPart::Text(format!("(a part of type {mime_type} that is no valid base64)")),
+        Err(_) => McpPart::Text(format!("(a part of type {mime_type} could not be decoded)")),
     }
 }
 
@@ -149,7 +158,7 @@ mod tests {
 
         let (picture, sound) = ("image/png".to_owned(), "audio/wav".to_owned());
         let bytes = vec![1, 2];
-        let bad = "(a part of type application/octet-stream that is no valid base64)";
+        let bad = "(a part of type application/octet-stream could not be decoded)";
         assert_eq!(
             answer.parts,
             [

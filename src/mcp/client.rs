@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::redaction::Redaction;
-use super::streamable_http::{Broken, http_fault};
+use super::streamable_http::{ConnectionFault, http_fault};
 use crate::sync;
 
 /// Pages of one list. A cursor may lead in a circle.
@@ -35,7 +35,7 @@ pub(super) struct Client {
     pub(super) listeners: Listeners,
     pub(super) redaction: Redaction,
     /// Of a server that is reached over HTTP.
-    pub(super) broken: Option<Broken>,
+    pub(super) broken: Option<ConnectionFault>,
 }
 
 /// Why a request was not answered.
@@ -54,7 +54,7 @@ pub(super) enum RequestFault {
 
 /// How long a request may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct RequestTimeouts {
     /// Anew with each progress message.
     pub(super) silent: Duration,
     pub(super) total: Duration,
@@ -102,7 +102,7 @@ impl Client {
     pub(super) async fn read_resource(
         &self,
         uri: &str,
-        patience: Patience,
+        patience: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
         self.ask(ClientRequest::ReadResourceRequest(request), patience, None).await
@@ -112,7 +112,7 @@ impl Client {
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        patience: Patience,
+        patience: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
@@ -125,7 +125,7 @@ impl Client {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        patience: Patience,
+        patience: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
         let mut params = CallToolRequestParams::new(tool.to_owned());
@@ -142,7 +142,8 @@ impl Client {
     ) -> Result<Vec<Value>, RequestFault> {
         let (mut found, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
-            let mut result = self.ask(page(cursor.clone()), Patience::UNBOUNDED, None).await?;
+            let mut result =
+                self.ask(page(cursor.clone()), RequestTimeouts::HOUR_LONG, None).await?;
             let Value::Array(values) = result[key].take() else {
                 return Err(RequestFault::Malformed);
             };
@@ -159,7 +160,7 @@ impl Client {
     async fn ask(
         &self,
         request: ClientRequest,
-        patience: Patience,
+        patience: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
         let options = PeerRequestOptions::with_timeout(patience.silent)
@@ -205,9 +206,9 @@ impl Client {
     }
 }
 
-impl Patience {
+impl RequestTimeouts {
     /// For requests whose caller has a limit of its own.
-    const UNBOUNDED: Self =
+    const HOUR_LONG: Self =
         Self { silent: Duration::from_secs(3_600), total: Duration::from_secs(3_600) };
 }
 

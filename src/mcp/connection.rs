@@ -21,7 +21,7 @@ use super::launcher::McpLauncher;
 use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
 use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
-use super::streamable_http::{Broken, http_fault, http_transport, is_unauthorized};
+use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
 /// What is kept between the server's pipe and the reader of its messages.
@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub(super) facts: ServerFacts,
     /// Notified when the server says that its lists have changed.
     pub(super) list_changed: Arc<Notify>,
-    ends: Ends,
+    ends: EndWatcher,
 }
 
 /// What a server says of itself.
@@ -56,13 +56,13 @@ pub(super) enum StartFault {
     /// It answers 401.
     NeedsAuth,
     /// Trying again is of no use.
-    Never(String),
+    Permanent(String),
     Failed(String),
 }
 
 /// Resolves with the reason when the connection has ended.
 #[derive(Debug)]
-struct Ends(JoinSet<Option<String>>);
+struct EndWatcher(JoinSet<Option<String>>);
 
 impl Connection {
     /// Starts the server and greets it. Bounded by whoever calls.
@@ -71,21 +71,21 @@ impl Connection {
         launcher: &McpLauncher,
     ) -> Result<Self, StartFault> {
         match Self::open_with(settings, launcher, ClientLifecycleMode::Initialize).await {
-            Err(Opening::Refused(_)) => {
+            Err(OpenError::Refused(_)) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
                 Self::open_with(settings, launcher, discover).await
             }
             opened => opened,
         }
-        .map_err(Opening::into_fault)
+        .map_err(OpenError::into_fault)
     }
 
     async fn open_with(
         settings: &McpServerSettings,
         launcher: &McpLauncher,
         lifecycle: ClientLifecycleMode,
-    ) -> Result<Self, Opening> {
+    ) -> Result<Self, OpenError> {
         let redaction = Redaction::new(settings.secrets());
         let listeners = Listeners::default();
         let list_changed = Arc::new(Notify::new());
@@ -95,11 +95,12 @@ impl Connection {
             list_changed: list_changed.clone(),
             redaction: redaction.clone(),
         };
-        let (mut ends, mut broken) = (Ends(JoinSet::new()), None);
+        let (mut ends, mut broken) = (EndWatcher(JoinSet::new()), None);
         let running = match &settings.transport {
             McpTransport::Stdio(command) => {
                 let process = launcher.start(settings, command).await;
-                let process = process.map_err(|why| Opening::Fault(StartFault::Never(why)))?;
+                let process =
+                    process.map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 let (output, input) = ends.watch(process, settings.name.clone(), redaction.clone());
                 let transport =
                     AsyncRwTransport::new(output, input).with_max_line_length(MAX_MESSAGE_BYTES);
@@ -107,20 +108,20 @@ impl Connection {
             }
             McpTransport::Http { url, headers } => {
                 let must_be_public = settings.owner.is_workspace();
-                let noticed = broken.insert(Broken::default()).clone();
+                let noticed = broken.insert(ConnectionFault::default()).clone();
                 let transport = http_transport(url, headers, must_be_public, noticed)
-                    .map_err(|why| Opening::Fault(StartFault::Never(why)))?;
+                    .map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
             McpTransport::Missing(why) => {
-                return Err(Opening::Fault(StartFault::Never(why.clone())));
+                return Err(OpenError::Fault(StartFault::Permanent(why.clone())));
             }
         };
         let running = match running {
             Ok(running) => running,
             Err(error) => return Err(ends.opening_fault(&error, &redaction).await),
         };
-        let facts = facts(&running);
+        let facts = facts(&running, &redaction);
         let client = Client { peer: running.peer().clone(), listeners, redaction, broken };
         ends.watch_service(running);
         Ok(Self { client, facts, list_changed, ends })
@@ -142,13 +143,13 @@ impl Connection {
 }
 
 /// Why a server was not opened.
-enum Opening {
+enum OpenError {
     /// It refuses to be greeted so.
     Refused(String),
     Fault(StartFault),
 }
 
-impl Opening {
+impl OpenError {
     fn into_fault(self) -> StartFault {
         match self {
             Self::Refused(why) => {
@@ -159,7 +160,7 @@ impl Opening {
     }
 }
 
-impl Ends {
+impl EndWatcher {
     /// Reads the process's pipes. Returns the messages, and where to write.
     fn watch(
         &mut self,
@@ -183,7 +184,7 @@ impl Ends {
             };
             let words = redaction.text(&last_words.text().await);
             if !words.trim().is_empty() {
-                tracing::info!(server, stderr = words.trim(), "an MCP server's last words");
+                tracing::debug!(server, stderr = words.trim(), "an MCP server's last words");
             }
             Some(why)
         });
@@ -214,13 +215,13 @@ impl Ends {
         &mut self,
         error: &ClientInitializeError,
         redaction: &Redaction,
-    ) -> Opening {
+    ) -> OpenError {
         if error.auth_challenge().is_some() || is_unauthorized(error) {
-            return Opening::Fault(StartFault::NeedsAuth);
+            return OpenError::Fault(StartFault::NeedsAuth);
         }
         let why = match error {
             ClientInitializeError::JsonRpcError(error) => {
-                return Opening::Refused(redaction.line(&error.message));
+                return OpenError::Refused(redaction.line(&error.message));
             }
             ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
                 "it speaks no version of the protocol that toolhand does".to_owned()
@@ -231,7 +232,7 @@ impl Ends {
                 _ => "its answer to `initialize` is malformed".to_owned(),
             },
         };
-        Opening::Fault(StartFault::Failed(why))
+        OpenError::Fault(StartFault::Failed(why))
     }
 }
 
@@ -251,12 +252,12 @@ async fn exited(tree: &mut PipedTree) -> String {
     }
 }
 
-fn facts(running: &RunningService<RoleClient, Handler>) -> ServerFacts {
+fn facts(running: &RunningService<RoleClient, Handler>, redaction: &Redaction) -> ServerFacts {
     let Some(facts) = running.peer().peer_info() else { return ServerFacts::default() };
     let capabilities = &facts.capabilities;
     ServerFacts {
-        version: facts.server_info.as_ref().map(|server| server.version.clone()),
-        instructions: facts.instructions.clone(),
+        version: facts.server_info.as_ref().map(|server| redaction.line(&server.version)),
+        instructions: facts.instructions.as_deref().map(|words| redaction.text(words)),
         has_tools: capabilities.tools.is_some(),
         has_resources: capabilities.resources.is_some(),
         has_prompts: capabilities.prompts.is_some(),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::names;
+use super::redaction::Redaction;
 use super::settings::McpServerSettings;
 use crate::input_schema::InputSchema;
-use crate::processes;
 use crate::text;
 
 /// The longest description that a model is told.
@@ -39,7 +39,7 @@ pub(crate) struct McpTool {
 
 /// A tool that is not offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DroppedTool {
+pub(crate) struct WithheldTool {
     pub(crate) server: String,
     pub(crate) own_name: String,
     /// The name under which it would be offered, if it has one.
@@ -51,17 +51,18 @@ pub(crate) struct DroppedTool {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     pub(super) tools: Vec<Arc<McpTool>>,
-    pub(super) dropped: Vec<DroppedTool>,
+    pub(super) dropped: Vec<WithheldTool>,
 }
 
 /// Looks at each listed tool. `tools` and `disable` of the settings leave some out silently: the
 /// operator knows.
 pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Definitions {
     let mut found = Definitions::default();
+    let redaction = Redaction::new(settings.secrets());
     let mut drop = |own_name: &str, why: String| {
         let (server, own_name) =
             (settings.name.clone(), text::shown_line(text::prefix(own_name, 128)));
-        found.dropped.push(DroppedTool { server, own_name, name: None, why });
+        found.dropped.push(WithheldTool { server, own_name, name: None, why });
     };
     if MAX_TOOLS < listed.len() {
         drop("", format!("the server has more than {MAX_TOOLS} tools; the rest is left out"));
@@ -78,7 +79,7 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
     let mut bytes = 0;
     let mut tools = Vec::new();
     for ((tool, own_name), name) in wanted.iter().zip(names) {
-        let made = name.and_then(|name| definition(settings, tool, own_name, name));
+        let made = name.and_then(|name| definition(settings, &redaction, tool, own_name, name));
         let size = |tool: &McpTool| {
             tool.name.len() + tool.description.len() + tool.schema.advertised().to_string().len()
         };
@@ -98,17 +99,19 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
 
 fn definition(
     settings: &McpServerSettings,
+    redaction: &Redaction,
     tool: &Value,
     own_name: &str,
     name: String,
 ) -> Result<McpTool, String> {
-    let schema = InputSchema::foreign(&tool["inputSchema"]).map_err(|fault| fault.to_string())?;
+    let schema = redaction.without_keys(tool["inputSchema"].clone());
+    let schema = InputSchema::foreign(&schema).map_err(|fault| fault.to_string())?;
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
         server: settings.name.clone(),
         own_name: own_name.to_owned(),
         name,
-        description: told(&settings.name, description),
+        description: told(&settings.name, redaction, description),
         schema: Arc::new(schema),
         read_only: settings.read_only.contains(own_name),
         shared: settings.shared.contains(own_name),
@@ -118,10 +121,9 @@ fn definition(
 
 /// A description as the model is told it: whose words they are, without what a person would not
 /// see.
-fn told(server: &str, description: &str) -> String {
+fn told(server: &str, redaction: &Redaction, description: &str) -> String {
     let beginning = format!("[MCP server {server}] ");
-    let plain = processes::without_escapes(text::prefix(description, 4 * MAX_DESCRIPTION_BYTES));
-    let visible = text::without_hidden(&plain);
+    let visible = redaction.text(text::prefix(description, 4 * MAX_DESCRIPTION_BYTES));
     let visible: String =
         visible.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     let room = MAX_DESCRIPTION_BYTES - beginning.len();

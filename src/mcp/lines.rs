@@ -8,6 +8,8 @@ use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 /// The longest message: a picture or a long text. A server that sends more is ended.
 pub(super) const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
+pub(super) const TOO_LONG: &str = "it sent a message of more than 8 MiB";
+
 /// Lines that are no messages. Some servers greet; one that says more than this is ended.
 const MAX_NOISE_LINES: usize = 1_000;
 
@@ -16,7 +18,7 @@ const MAX_NOISE_LINES: usize = 1_000;
 pub(super) enum LinesEnd {
     #[error("it closed its output")]
     Closed,
-    #[error("it sent a message of more than 8 MiB")]
+    #[error("{TOO_LONG}")]
     TooLong,
     #[error("it printed more than {MAX_NOISE_LINES} lines that are no messages")]
     Noise,

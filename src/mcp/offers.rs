@@ -5,6 +5,9 @@ use serde_json::{Map, Value};
 use super::redaction::Redaction;
 use crate::text;
 
+/// The longest address of a resource.
+const MAX_ADDRESS_BYTES: usize = 2 << 10;
+
 /// A resource, or a template of resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct McpResource {
@@ -33,7 +36,7 @@ pub(super) fn resources(server: &str, listed: &[Value], redaction: &Redaction) -
         let template = entry["uriTemplate"].as_str();
         let uri = template.or_else(|| entry["uri"].as_str())?;
         // It is sent back as it is, so nothing may be changed in it.
-        (text::shown_line(uri) == uri && uri.len() <= 2_048).then(|| McpResource {
+        is_address(uri).then(|| McpResource {
             server: server.to_owned(),
             uri: uri.to_owned(),
             is_template: template.is_some(),
@@ -43,6 +46,11 @@ pub(super) fn resources(server: &str, listed: &[Value], redaction: &Redaction) -
         })
     };
     listed.iter().filter_map(resource).collect()
+}
+
+/// Whether an address can be told to the model and sent back as it is.
+pub(super) fn is_address(uri: &str) -> bool {
+    uri.len() <= MAX_ADDRESS_BYTES && text::shown_line(uri) == uri
 }
 
 /// The listed prompts whose name can be part of a command.

@@ -69,7 +69,7 @@ pub(super) fn fault(
 
 /// The pins after these tools were seen: new ones are added, unless a known server may have none.
 /// `None`: nothing changes.
-fn after_sight(
+fn pins_after_listing(
     policy: PinPolicy,
     known: Option<&ServerPins>,
     seen: &ServerPins,
@@ -131,7 +131,7 @@ impl PinFile {
         if policy == PinPolicy::Off {
             return Ok(());
         }
-        self.change(seen, |known| after_sight(policy, known, seen))
+        self.change(seen, |known| pins_after_listing(policy, known, seen))
     }
 
     /// Takes the tools of a server as they are. Blocks.

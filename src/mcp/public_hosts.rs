@@ -7,7 +7,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::net::lookup_host;
 use url::{Host, Url};
 
-use crate::public_address::{Reach, reach};
+use crate::public_address::{AddressScope, scope};
 
 /// Looks hosts up. One of which an address is not public has none.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) fn expect_public(url: &Url) -> Result<(), NotPublic> {
 }
 
 fn is_public(address: IpAddr) -> bool {
-    reach(address) == Reach::Public
+    scope(address) == AddressScope::Public
 }
 
 #[cfg(test)]

@@ -29,13 +29,25 @@ impl Redaction {
 
     pub(super) fn text(&self, text: &str) -> String {
         let shown = processes::without_escapes(text);
-        let mut shown = text::without_hidden(&shown).into_owned();
+        self.keys_taken_out(&text::without_hidden(&shown))
+    }
+
+    fn keys_taken_out(&self, text: &str) -> String {
+        let mut shown = text.to_owned();
         for secret in &self.secrets {
             if shown.contains(secret.expose()) {
                 shown = shown.replace(secret.expose(), "[secret]");
             }
         }
         shown
+    }
+
+    /// A value without the keys, and else as it is: characters of a schema mean something.
+    pub(super) fn without_keys(&self, value: Value) -> Value {
+        if self.secrets.is_empty() {
+            return value;
+        }
+        changed(value, &|text| self.keys_taken_out(text))
     }
 
     /// The first line, short: what follows in an error is for who wrote the server.
@@ -45,16 +57,21 @@ impl Redaction {
             .to_owned()
     }
 
-    /// The same for each text of a value.
+    /// The same as [`Self::text`] for each text of a value.
     pub(super) fn value(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.text(&text)),
-            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
-            Value::Object(members) => members
-                .into_iter()
-                .map(|(name, value)| (self.text(&name), self.value(value)))
-                .collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) => value,
-        }
+        changed(value, &|text| self.text(text))
+    }
+}
+
+/// The value with each of its texts changed so.
+fn changed(value: Value, change: &impl Fn(&str) -> String) -> Value {
+    match value {
+        Value::String(text) => Value::String(change(&text)),
+        Value::Array(values) => values.into_iter().map(|value| changed(value, change)).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (change(&name), changed(value, change)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Client, RequestFault};
 use super::connection::{Connection, ServerFacts, StartFault};
-use super::definitions::{DroppedTool, MAX_TOOLS, McpTool, definitions};
+use super::definitions::{MAX_TOOLS, McpTool, WithheldTool, definitions};
 use super::launcher::McpLauncher;
 use super::offers::{McpPrompt, McpResource, prompts, resources};
 use super::pins::{PinFile, ServerPins};
@@ -24,8 +24,8 @@ const MAX_OFFERS: usize = 1_000;
 pub(super) const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Why a server of a workspace is off.
-pub(super) const REVOKED: &str = "the workspace's .mcp.json is not trusted any more as it was when this server was started; \
-     `toolhand trust` trusts it, for the next start of toolhand";
+pub(super) const REVOKED: &str = "the workspace's .mcp.json has changed, or is no longer trusted: the operator trusts it with \
+     `toolhand trust`, and restarts toolhand";
 
 /// Whether a server can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,9 @@ impl McpState {
     pub(crate) fn why(&self) -> Option<&str> {
         match self {
             Self::Failed(why) | Self::Off(why) => Some(why),
-            Self::NeedsAuth => Some("it answers 401; put its key into `headers`"),
+            Self::NeedsAuth => {
+                Some("it answers 401; its key is to be set by the operator, in its `headers`")
+            }
             Self::Starting | Self::Ready => None,
         }
     }
@@ -62,9 +64,9 @@ impl McpState {
 
 /// What a server offers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Catalogue {
+pub(super) struct Offers {
     pub(super) tools: Vec<Arc<McpTool>>,
-    pub(super) dropped: Vec<DroppedTool>,
+    pub(super) dropped: Vec<WithheldTool>,
     pub(super) resources: Vec<McpResource>,
     pub(super) prompts: Vec<McpPrompt>,
     pub(super) facts: ServerFacts,
@@ -75,7 +77,7 @@ pub(super) struct Catalogue {
 pub(super) struct Status {
     pub(super) state: McpState,
     /// Kept while the server is restarted, so that the definitions in a request do not change.
-    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) catalogue: Arc<Offers>,
     pub(super) client: Option<Client>,
     /// How long the last start took.
     pub(super) started_in: Option<Duration>,
@@ -93,7 +95,7 @@ pub(super) struct Server {
 
 /// What a server's task needs besides the server.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub(super) struct ServerServices {
     pub(super) launcher: McpLauncher,
     pub(super) pins: Arc<PinFile>,
     pub(super) policy: PinPolicy,
@@ -133,26 +135,26 @@ impl Server {
     }
 
     /// Runs the server until it stays off. Dropping the future ends it.
-    pub(super) async fn run(&self, surroundings: Surroundings) {
+    pub(super) async fn run(&self, services: ServerServices) {
         tokio::select! {
-            () = self.keep_running(surroundings) => {}
+            () = self.keep_running(services) => {}
             () = self.revoked.notified() => self.turn_off(McpState::Off(REVOKED.into())),
         }
     }
 
-    async fn keep_running(&self, surroundings: Surroundings) {
+    async fn keep_running(&self, services: ServerServices) {
         if !self.settings.enabled {
             return self.turn_off(McpState::Off("it is disabled in the settings".into()));
         }
-        let mut restarts = Restarts::new(surroundings.backoff.clone());
+        let mut restarts = Restarts::new(services.backoff.clone());
         loop {
             if !self.is_in_force() {
                 return self.turn_off(McpState::Off(REVOKED.into()));
             }
-            let why = match self.run_once(&surroundings).await {
+            let why = match self.run_once(&services).await {
                 Ok(why) | Err(StartFault::Failed(why)) => why,
                 Err(StartFault::NeedsAuth) => return self.turn_off(McpState::NeedsAuth),
-                Err(StartFault::Never(why)) => return self.turn_off(McpState::Off(why)),
+                Err(StartFault::Permanent(why)) => return self.turn_off(McpState::Off(why)),
             };
             let name = &self.settings.name;
             let Some(wait) = restarts.next(Instant::now()) else {
@@ -177,18 +179,18 @@ impl Server {
     }
 
     /// Starts the server and stays until it has ended. Returns why it has.
-    async fn run_once(&self, surroundings: &Surroundings) -> Result<String, StartFault> {
+    async fn run_once(&self, services: &ServerServices) -> Result<String, StartFault> {
         let settings = &self.settings;
         let began = Instant::now();
         let start = async {
-            let connection = Connection::open(settings, &surroundings.launcher).await?;
+            let connection = Connection::open(settings, &services.launcher).await?;
             let catalogue = list_all(settings, &connection).await;
             Ok((connection, catalogue.map_err(StartFault::Failed)?))
         };
         let started = timeout(settings.start_timeout, start).await;
         let too_slow = || format!("it was not ready within {:?}", settings.start_timeout);
         let (mut connection, catalogue) = started.map_err(|_| StartFault::Failed(too_slow()))??;
-        self.publish(surroundings, &connection, catalogue, began.elapsed()).await;
+        self.publish(services, &connection, catalogue, began.elapsed()).await;
         let list_changed = connection.list_changed.clone();
         loop {
             tokio::select! {
@@ -198,10 +200,10 @@ impl Server {
             let listing = timeout(settings.start_timeout, list_all(settings, &connection));
             match listing.await {
                 Ok(Ok(catalogue)) => {
-                    self.publish(surroundings, &connection, catalogue, began.elapsed()).await;
+                    self.publish(services, &connection, catalogue, began.elapsed()).await;
                 }
                 Ok(Err(why)) => return Ok(why),
-                Err(_) => return Ok("its changed list does not come".into()),
+                Err(_) => return Ok("it did not send its changed list in time".into()),
             }
             tokio::select! {
                 why = connection.ended() => return Ok(why),
@@ -212,18 +214,19 @@ impl Server {
 
     async fn publish(
         &self,
-        surroundings: &Surroundings,
+        services: &ServerServices,
         connection: &Connection,
-        catalogue: Catalogue,
+        catalogue: Offers,
         took: Duration,
     ) {
-        let (pins, policy) = (surroundings.pins.clone(), surroundings.policy);
+        let (pins, policy) = (services.pins.clone(), services.policy);
         let seen = self.pins(&catalogue.tools);
         let noted = spawn_blocking(move || pins.note(policy, &seen)).await;
         let noted = noted.unwrap_or_else(|error| Err(error.to_string()));
         if let Err(error) = noted {
             tracing::warn!(server = self.settings.name, %error, "its tools cannot be pinned");
         }
+        self.tell_of_dropped(&catalogue.dropped);
         self.status.send_modify(|status| {
             status.catalogue = Arc::new(catalogue);
             status.client = Some(connection.client.clone());
@@ -234,6 +237,17 @@ impl Server {
         });
     }
 
+    /// In one line, and only where others are dropped than before.
+    fn tell_of_dropped(&self, dropped: &[WithheldTool]) {
+        let Some(first) = dropped.first() else { return };
+        if self.status.borrow().catalogue.dropped == dropped {
+            return;
+        }
+        let server = &self.settings.name;
+        let (tools, tool, why) = (dropped.len(), &first.own_name, &first.why);
+        tracing::warn!(server, tools, tool, why, "tools of an MCP server are not offered");
+    }
+
     pub(super) fn pins(&self, tools: &[Arc<McpTool>]) -> ServerPins {
         ServerPins::of_tools(&self.settings.name, &self.started_as, tools)
     }
@@ -241,10 +255,7 @@ impl Server {
 
 /// Lists what a server offers. Only its tools must be there: what else it fails to list, it does
 /// not offer.
-async fn list_all(
-    settings: &McpServerSettings,
-    connection: &Connection,
-) -> Result<Catalogue, String> {
+async fn list_all(settings: &McpServerSettings, connection: &Connection) -> Result<Offers, String> {
     let (client, facts) = (&connection.client, connection.facts.clone());
     let listed = if facts.has_tools { client.tools(MAX_TOOLS).await } else { Ok(Vec::new()) };
     let found = definitions(settings, &listed.map_err(|fault| list_fault(&fault))?);
@@ -259,7 +270,7 @@ async fn list_all(
     entries.truncate(2 * MAX_OFFERS);
     listed_prompts.truncate(MAX_OFFERS);
     let redaction = client.redaction();
-    Ok(Catalogue {
+    Ok(Offers {
         tools: found.tools,
         dropped: found.dropped,
         resources: resources(&settings.name, &entries, redaction),

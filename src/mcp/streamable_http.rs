@@ -2,13 +2,15 @@
 //! an answer will not come.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::future::ready;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, iter};
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
+use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::service::ClientInitializeError;
@@ -21,9 +23,10 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
-use super::lines::MAX_MESSAGE_BYTES;
+use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG};
 use super::public_hosts::{self, NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
+use crate::http_client;
 use crate::secret::Secret;
 
 /// How long a server may take to accept a connection.
@@ -32,15 +35,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The least time before a stream is opened again, whatever the server asks for.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 
-const TOO_LONG: &str = "it sent a message of more than 8 MiB";
-
 type HttpFault = StreamableHttpError<reqwest::Error>;
 
 /// Why the connection is of no more use, once it is not. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Broken(Arc<watch::Sender<Option<String>>>);
+pub(super) struct ConnectionFault(Arc<watch::Sender<Option<String>>>);
 
-impl Broken {
+impl ConnectionFault {
     /// The first reason counts.
     fn set(&self, why: &str) {
         self.0.send_if_modified(|known| {
@@ -65,14 +66,14 @@ impl Broken {
 #[derive(Clone, Debug)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
-    broken: Broken,
+    broken: ConnectionFault,
 }
 
 pub(super) fn http_transport(
     url: &Url,
     headers: &[(HeaderName, Secret)],
     must_be_public: bool,
-    broken: Broken,
+    broken: ConnectionFault,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -81,19 +82,13 @@ pub(super) fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
-    // Without one, building a client panics. An error means that there is one already.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    // Redirects would carry the headers elsewhere, and a proxy would read them.
-    let mut client = reqwest::Client::builder()
-        .default_headers(map)
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .connect_timeout(CONNECT_TIMEOUT);
     if must_be_public {
         public_hosts::expect_public(url).map_err(|fault| fault.to_string())?;
-        client = client.dns_resolver(Arc::new(PublicHosts));
     }
-    let client = client.build().map_err(|_| "the HTTP client cannot be made".to_owned())?;
+    let client = http_client::build(Vec::new(), |client| {
+        let client = client.default_headers(map.clone()).connect_timeout(CONNECT_TIMEOUT);
+        Ok(if must_be_public { client.dns_resolver(Arc::new(PublicHosts)) } else { client })
+    })?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
     // It would send calls again.
@@ -145,7 +140,7 @@ impl HttpClient {
             }
             None if can_be_resumed || is_answered => None,
             None => {
-                broken.set("its answer has no end");
+                broken.set("it closed the stream without an answer");
                 None
             }
         };
@@ -281,43 +276,35 @@ impl StreamableHttpClient for HttpClient {
     }
 }
 
+/// The first error of this type among the causes of an error.
+fn cause<'e, E: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e E> {
+    iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| (*error).source())
+        .find_map(|error| error.downcast_ref())
+}
+
 /// Says what is wrong with an HTTP answer, without its words.
-pub(super) fn http_fault(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut source = Some(error);
-    while let Some(current) = source {
-        if let Some(fault) = current.downcast_ref::<HttpFault>() {
-            return match fault {
-                StreamableHttpError::Client(error) => client_fault(error),
-                StreamableHttpError::HttpStatus(error) => {
-                    format!("it answers with HTTP {}", error.status)
-                }
-                StreamableHttpError::UnexpectedContentType(_) => {
-                    "its answer is neither JSON nor an event stream; the address may be that of \
-                     a page, or of the old SSE transport, which is not supported"
-                        .into()
-                }
-                StreamableHttpError::SessionExpired => "it has ended the session".into(),
-                StreamableHttpError::ResponseBodyTooLarge { .. } => {
-                    "its answer is too large".into()
-                }
-                _ => "its answer does not follow the MCP protocol".into(),
-            };
+pub(super) fn http_fault(error: &(dyn Error + 'static)) -> String {
+    let Some(fault) = cause::<HttpFault>(error) else {
+        let fault = cause::<reqwest::Error>(error).map(client_fault);
+        return fault.unwrap_or_else(|| "it cannot be reached over HTTP".into());
+    };
+    match fault {
+        StreamableHttpError::Client(error) => client_fault(error),
+        StreamableHttpError::HttpStatus(error) => format!("it answers with HTTP {}", error.status),
+        StreamableHttpError::UnexpectedContentType(_) => {
+            "its answer is neither JSON nor an event stream; the address may be that of a page, or \
+             of the old SSE transport, which is not supported"
+                .into()
         }
-        if let Some(error) = current.downcast_ref::<reqwest::Error>() {
-            return client_fault(error);
-        }
-        source = current.source();
+        StreamableHttpError::SessionExpired => "it has ended the session".into(),
+        StreamableHttpError::ResponseBodyTooLarge { .. } => TOO_LONG.into(),
+        _ => "its answer does not follow the MCP protocol".into(),
     }
-    "it cannot be reached over HTTP".into()
 }
 
 fn client_fault(error: &reqwest::Error) -> String {
-    let mut source = std::error::Error::source(error);
-    while let Some(current) = source {
-        if let Some(fault) = current.downcast_ref::<NotPublic>() {
-            return fault.to_string();
-        }
-        source = current.source();
+    if let Some(fault) = cause::<NotPublic>(error) {
+        return fault.to_string();
     }
     match error.status() {
         Some(status) => format!("it answers with HTTP {}", status.as_u16()),
@@ -327,9 +314,17 @@ fn client_fault(error: &reqwest::Error) -> String {
     }
 }
 
-/// A 401 without a challenge.
+/// A 401, with a challenge or without.
 pub(super) fn is_unauthorized(error: &ClientInitializeError) -> bool {
     let ClientInitializeError::TransportError { error, .. } = error else { return false };
-    let text = error.error.to_string();
-    text.contains("401")
+    match cause::<HttpFault>(error.error.as_ref()) {
+        Some(StreamableHttpError::AuthRequired(_)) => true,
+        Some(StreamableHttpError::HttpStatus(error)) => {
+            error.status == StatusCode::UNAUTHORIZED.as_u16()
+        }
+        Some(StreamableHttpError::Client(error)) => {
+            error.status() == Some(StatusCode::UNAUTHORIZED)
+        }
+        _ => false,
+    }
 }

@@ -27,24 +27,24 @@ pub(crate) fn may_join(name: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolCatalogue {
     built_in: Toolset,
-    mcp: Option<Arc<Joining>>,
+    mcp: Option<Arc<McpToolSource>>,
 }
 
 /// The tools that come and go with their servers.
 #[derive(Debug)]
-struct Joining {
+struct McpToolSource {
     servers: McpServers,
     /// What the operator's rules deny.
     denied: DeniedTools,
     first_turn_wait: Duration,
     /// The first turn waits for servers that are starting. No later one does.
     first_turn: OnceCell<()>,
-    last: Mutex<Option<Joined>>,
+    last: Mutex<Option<CachedToolset>>,
 }
 
 /// The toolset that was made of these tools, for the next turn that finds the same.
 #[derive(Debug)]
-struct Joined {
+struct CachedToolset {
     tools: Vec<Arc<McpTool>>,
     has_resources: bool,
     toolset: Toolset,
@@ -63,7 +63,8 @@ impl ToolCatalogue {
         denied: DeniedTools,
     ) -> Self {
         let (first_turn, last) = (OnceCell::new(), Mutex::default());
-        self.mcp = Some(Arc::new(Joining { servers, denied, first_turn_wait, first_turn, last }));
+        self.mcp =
+            Some(Arc::new(McpToolSource { servers, denied, first_turn_wait, first_turn, last }));
         self
     }
 
@@ -91,7 +92,7 @@ impl ToolCatalogue {
     }
 }
 
-impl Joining {
+impl McpToolSource {
     fn joined(&self, built_in: &Toolset, snapshot: McpSnapshot) -> Toolset {
         let has_resources = !snapshot.resources.is_empty();
         let toolset = self.with_tools(built_in, snapshot.tools, has_resources);
@@ -116,7 +117,7 @@ impl Joining {
         has_resources: bool,
     ) -> Toolset {
         let mut last = sync::lock(&self.last);
-        let is_same = |joined: &&Joined| {
+        let is_same = |joined: &&CachedToolset| {
             let same = |(one, other): (&Arc<McpTool>, &Arc<McpTool>)| Arc::ptr_eq(one, other);
             joined.has_resources == has_resources
                 && joined.tools.len() == tools.len()
@@ -126,11 +127,11 @@ impl Joining {
             return joined.toolset.clone();
         }
         let own =
-            if has_resources { built_in.clone() } else { built_in.without(&mcp::OF_RESOURCES) };
+            if has_resources { built_in.clone() } else { built_in.without(&mcp::RESOURCE_TOOLS) };
         let erased = tools.iter().map(|tool| mcp::erase(self.servers.clone(), Arc::clone(tool)));
         let joined = own.with(&Toolset::new(erased.collect()).without_denied(&self.denied));
         let toolset = joined.clone();
-        *last = Some(Joined { tools, has_resources, toolset });
+        *last = Some(CachedToolset { tools, has_resources, toolset });
         joined
     }
 }

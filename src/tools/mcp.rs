@@ -25,7 +25,7 @@ use crate::tools::question::Question;
 pub(crate) use self::answers::output;
 
 /// The tools that are of use only where a server has resources.
-pub(crate) const OF_RESOURCES: [&str; 2] = ["ListMcpResources", "ReadMcpResource"];
+pub(crate) const RESOURCE_TOOLS: [&str; 2] = ["ListMcpResources", "ReadMcpResource"];
 
 /// The cap of an answer.
 pub(crate) const MAX_RESULT_CHARS: usize = 100_000;

@@ -9,7 +9,7 @@ use url::{Host, Url};
 use super::fetch_error::FetchError;
 use super::resolver::Resolver;
 use crate::page_url::PageUrl;
-use crate::public_address::{Reach, reach};
+use crate::public_address::{AddressScope, scope};
 
 /// Finds the addresses of pages.
 #[derive(Debug)]
@@ -58,8 +58,8 @@ impl Destinations {
             Host::Domain(name) => name,
         };
         // The resolver's reason may name inner servers.
-        let found = self.resolver.resolve(name).await.map_err(|_| FetchError::Unknown)?;
-        if found.is_empty() { Err(FetchError::Unknown) } else { Ok(found) }
+        let found = self.resolver.resolve(name).await.map_err(|_| FetchError::HostNotFound)?;
+        if found.is_empty() { Err(FetchError::HostNotFound) } else { Ok(found) }
     }
 
     /// Another name of a trusted host must not lead to upstream.
@@ -79,10 +79,10 @@ impl Destinations {
 }
 
 fn may_reach(address: IpAddr, is_trusted: bool) -> bool {
-    match reach(address) {
-        Reach::Public => true,
-        Reach::Private => is_trusted,
-        Reach::Forbidden => false,
+    match scope(address) {
+        AddressScope::Public => true,
+        AddressScope::Private => is_trusted,
+        AddressScope::Forbidden => false,
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) enum FetchError {
     )]
     NotPublic,
     #[error("the name of the host could not be resolved; check its spelling")]
-    Unknown,
+    HostNotFound,
     #[error("no connection to the host within {}", shown(*.0))]
     ConnectTimeout(Duration),
     #[error("the host could not be connected to")]

@@ -35,7 +35,7 @@ const FIRST_SECONDS: Duration = Duration::from_secs(20);
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// How long a server may take to end by itself.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the reason of a server's end may take, once its output has ended.
 const END_PATIENCE: Duration = Duration::from_millis(300);
@@ -153,10 +153,10 @@ impl Session {
 
     /// Asks the server to end by itself.
     pub(super) async fn shut_down(&self) {
-        if self.connection.request("shutdown", &Value::Null, FAREWELL).await.is_ok()
+        if self.connection.request("shutdown", &Value::Null, SHUTDOWN_TIMEOUT).await.is_ok()
             && self.connection.notify("exit", &Value::Null).await.is_ok()
         {
-            _ = timeout(FAREWELL, self.connection.ended()).await;
+            _ = timeout(SHUTDOWN_TIMEOUT, self.connection.ended()).await;
         }
     }
 

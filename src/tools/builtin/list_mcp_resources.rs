@@ -58,7 +58,7 @@ impl ListMcpResources {
 
 impl Tool for ListMcpResources {
     type Input = ListMcpResourcesInput;
-    const NAME: &'static str = mcp::OF_RESOURCES[0];
+    const NAME: &'static str = mcp::RESOURCE_TOOLS[0];
     const ALIASES: &'static [&'static str] = &["ListMcpResourcesTool"];
     const ACCESS: AccessKind = AccessKind::Mcp;
     const DESCRIPTION: &'static str = "Lists the resources of an MCP server: documents and data that ReadMcpResource can read, \

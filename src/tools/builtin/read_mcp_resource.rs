@@ -30,7 +30,7 @@ impl ReadMcpResource {
 
 impl Tool for ReadMcpResource {
     type Input = ReadMcpResourceInput;
-    const NAME: &'static str = mcp::OF_RESOURCES[1];
+    const NAME: &'static str = mcp::RESOURCE_TOOLS[1];
     const ALIASES: &'static [&'static str] = &["ReadMcpResourceTool"];
     const ACCESS: AccessKind = AccessKind::Mcp;
     const DESCRIPTION: &'static str =
