@@ -36,7 +36,7 @@ pub(super) struct StartedProgram {
 
 /// The end of a program, with the reason where one is known. Dropping it ends the program and all
 /// that it has started.
-pub(super) struct ProgramEnd(tokio::sync::Mutex<Shared<BoxFuture<'static, Option<String>>>>);
+pub(super) struct ProgramEnd(Shared<BoxFuture<'static, Option<String>>>);
 
 /// Starts programs.
 pub(super) trait Launch: fmt::Debug + Send + Sync {
@@ -49,12 +49,12 @@ pub(super) trait Launch: fmt::Debug + Send + Sync {
 
 impl ProgramEnd {
     pub(super) fn new(end: impl Future<Output = Option<String>> + Send + 'static) -> Self {
-        Self(tokio::sync::Mutex::new(end.boxed().shared()))
+        Self(end.boxed().shared())
     }
 
-    /// Waits for it.
+    /// Waits for it. Some may wait, and it may be asked for again.
     pub(super) async fn reason(&self) -> Option<String> {
-        (&mut *self.0.lock().await).await
+        self.0.clone().await
     }
 }
 
@@ -67,5 +67,20 @@ impl fmt::Debug for ProgramEnd {
 impl fmt::Debug for StartedProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StartedProgram").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_end_is_told_to_each_who_asks() {
+        let end = ProgramEnd::new(async { Some("ended with exit code 1".to_owned()) });
+        let (one, other) = futures::join!(end.reason(), end.reason());
+        let later = end.reason().await;
+
+        let told = Some("ended with exit code 1".to_owned());
+        assert_eq!([one, other, later], [told.clone(), told.clone(), told]);
     }
 }
