@@ -56,16 +56,21 @@ stand_in_for_curl() {
 debian() {
   type -P "$2" >/dev/null && return
   if [ ! -x "/usr/bin/$2" ]; then
-    if [ "$(id -u)" -ne 0 ] || ! type -P apt-get >/dev/null; then return 1; fi
+    if [ "$(id -u)" -ne 0 ] || [ ! -x /usr/bin/apt-get ]; then return 1; fi
     echo "installing $1" >&2
-    install_package "$1" || { apt-get update --quiet --quiet >/dev/null && install_package "$1"; } ||
-      return 1
+    install_package "$1" || { apt update >/dev/null && install_package "$1"; } || return 1
   fi
   mkdir -p "$root/programs"
   ln -sf "/usr/bin/$2" "$root/programs/$2"
 }
 
-install_package() { apt-get install --quiet --quiet --yes "$1" >/dev/null; }
+install_package() { apt install --yes "$1" >/dev/null; }
+
+# Packages set themselves up with programs that need not be on the search path of the tests.
+apt() {
+  PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    DEBIAN_FRONTEND=noninteractive apt-get --quiet --quiet "$@"
+}
 
 # What repositories are made with, and the sandbox of most users. Where there is no bubblewrap,
 # the tests of its level say that they were not run.
@@ -83,7 +88,7 @@ rust_analyzer() {
   rustup="$(type -P rustup || echo "${CARGO_HOME:-$HOME/.cargo}/bin/rustup")"
   [ -x "$rustup" ] || return 1
   echo "installing rust-analyzer" >&2
-  "$rustup" component add --quiet --toolchain "$(basename "$sysroot")" rust-analyzer
+  "$rustup" --quiet component add --toolchain "$(basename "$sysroot")" rust-analyzer
 }
 
 # What the bench compares Glob with beside ripgrep. Without it, that row is not measured.
