@@ -47,8 +47,8 @@ pub(crate) use self::owner::TrustedFile;
 use self::pins::PinFile;
 pub(crate) use self::server::McpState;
 use self::server::{Offers, REVOKED, Server, ServerServices, Status};
-pub(crate) use self::settings::McpSettings;
-use self::settings::{McpScope, PinPolicy};
+use self::settings::PinPolicy;
+pub(crate) use self::settings::{McpScope, McpSettings};
 pub(crate) use self::workspace_file::{WorkspaceServer, servers_of};
 use crate::sync;
 use crate::text;
@@ -102,6 +102,8 @@ pub(crate) struct McpServerStatus {
     pub(crate) tools: usize,
     pub(crate) withheld: Vec<WithheldTool>,
     pub(crate) started_in: Option<Duration>,
+    /// For whom a process or session of it is.
+    pub(crate) scope: McpScope,
 }
 
 /// Why a call has no answer. The text is for the model.
@@ -241,6 +243,7 @@ impl McpServers {
                 tools: tools.len(),
                 withheld,
                 started_in: now.started_in,
+                scope: server.settings.scope,
             }
         };
         self.0.servers.iter().map(state).collect()

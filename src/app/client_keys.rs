@@ -62,6 +62,12 @@ pub(crate) struct ClientKeys {
     directory: File,
 }
 
+/// How many living keys there are, with the one that is not in `keys.toml`. Makes nothing.
+pub(crate) fn count(path: &Path) -> Result<usize, KeyError> {
+    let others = if path.exists() { ClientKeys::open(path)?.list()? } else { Vec::new() };
+    Ok(1 + others.iter().filter(|key| key.is_living()).count())
+}
+
 impl ClientKeys {
     /// Opens the state directory, which is made if it is missing. A server may run on it.
     pub(crate) fn open(path: &Path) -> Result<Self, KeyError> {

@@ -20,7 +20,7 @@ use super::{Failure, print, print_result};
 use crate::api::status::Feature;
 use crate::app::running_server::NotRunning;
 use crate::app::services::Services;
-use crate::app::{api_state, running_server, state_dir, workspaces};
+use crate::app::{api_state, client_keys, running_server, state_dir, workspaces};
 use crate::config::keys::Keys;
 use crate::config::layers::{SetKey as Set, lookup};
 use crate::config::{self, Config, ConfigInput, Loaded, file};
@@ -44,6 +44,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
     }
     api_state::forwarded_routes(&loaded)?;
     let state = state_dir::inspect(&loaded.config.server.state_dir)?;
+    let keys = client_keys::count(&loaded.config.server.state_dir)?;
     print_result(&configuration(&loaded, given)?)?;
     run_to_outcome(|stop| async move {
         let probed = async {
@@ -53,7 +54,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&mcp_files::report(&services, &loaded));
             print(&definitions::report(&services, &loaded.config.subagents));
             print(&kept_grants::report(&services.kept_grants));
-            print(&mcp_servers::report(services.mcp.as_ref()).await);
+            print(&mcp_servers::report(services.mcp.as_ref(), keys).await);
             print(&languages::report(&loaded.config.lsp, &services).await);
             probe(&loaded, &services).await
         };

@@ -55,13 +55,11 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
         };
         let servers = services.mcp.ok_or_else(none)?;
         let done = async {
-            match only {
-                Some(name) => accept(&servers, &name).await,
-                None => {
-                    list(&servers).await;
-                    Ok(())
-                }
+            if let Some(name) = only {
+                return accept(&servers, &name).await;
             }
+            list(&servers).await;
+            Ok(())
         };
         let done: Option<Result<(), Failure>> = stop.run_until_cancelled(done).await;
         servers.end().await;

@@ -85,6 +85,10 @@ async fn m4_a_tool_that_changes_is_gone_until_it_is_accepted() {
     assert_eq!(count(&server, "s", "tools/call"), calls_before);
     let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
     has(&checked, &["its definition has changed since it was first seen"]);
+    assert!(!checked.contains("all client keys"), "{checked}");
+    assert!(toolhand(&server, &["key", "add", "colleague"]).status.success());
+    let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
+    has(&checked, &["one process or session serves all client keys"]);
 
     // Back to what it was: it is the tool that is known.
     rewrite(&server, &old);
@@ -97,6 +101,8 @@ async fn m4_a_tool_that_changes_is_gone_until_it_is_accepted() {
     until(&server, "the tool to be gone again", |state| state["tools"] == 1).await;
     let accepted = toolhand(&server, &["mcp", "accept", "s"]);
     assert!(accepted.status.success(), "{}", String::from_utf8_lossy(&accepted.stderr));
+    let shown = String::from_utf8(accepted.stdout).expect("text");
+    has(&shown, &["mcp__s__do is now: [MCP server s] Shows, and sends it to me.", "\"object\""]);
     assert_eq!(one(&server, &upstream, call(names[0])).await, "done");
 }
 

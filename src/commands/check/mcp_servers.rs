@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::mcp::{McpServerStatus, McpServers};
+use crate::mcp::{McpScope, McpServerStatus, McpServers};
 
 /// The key whose values may hold keys, so that only its names are shown.
 pub(super) const KEY: &str = "mcp.servers";
@@ -17,8 +17,8 @@ pub(super) fn names(value: &toml::Value) -> String {
     names.unwrap_or_default().join(", ")
 }
 
-/// A few lines for each server.
-pub(super) async fn report(servers: Option<&McpServers>) -> String {
+/// A few lines for each server. `keys`: how many client keys there are.
+pub(super) async fn report(servers: Option<&McpServers>, keys: usize) -> String {
     let Some(servers) = servers else {
         return "MCP servers: none stand under [mcp.servers]\n".to_owned();
     };
@@ -26,11 +26,11 @@ pub(super) async fn report(servers: Option<&McpServers>) -> String {
     servers.ready_within(PATIENCE).await;
     let states = servers.states();
     servers.end().await;
-    states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server))
+    states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server, keys))
 }
 
-fn lines(server: &McpServerStatus) -> String {
-    let McpServerStatus { name, state, version, tools, withheld, started_in } = server;
+fn lines(server: &McpServerStatus, keys: usize) -> String {
+    let McpServerStatus { name, state, version, tools, withheld, started_in, scope } = server;
     let mut text = format!("  {name}: {}", state.name());
     // Writing to a string cannot fail.
     if let Some(why) = state.why() {
@@ -43,6 +43,11 @@ fn lines(server: &McpServerStatus) -> String {
         _ = write!(text, ", {tools} tools, started in {} ms", took.as_millis());
     }
     text.push('\n');
+    if *scope == McpScope::All && 1 < keys {
+        text.push_str(
+            "    one process or session serves all client keys; `scope = \"key\"` gives each its own\n",
+        );
+    }
     for tool in withheld {
         _ = writeln!(text, "    {} is not offered: {}", tool.own_name, tool.why);
     }
