@@ -40,6 +40,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the reason of a server's end may take, once its output has ended.
 const END_PATIENCE: Duration = Duration::from_millis(300);
 
+/// How long a change waits for the findings of a list that has come and is not read yet.
+const READ_PATIENCE: Duration = Duration::from_millis(200);
+
 /// The items of a call hierarchy that are asked about: a name may stand for some functions.
 const MAX_CALL_ITEMS: usize = 8;
 
@@ -73,6 +76,8 @@ pub(super) struct Session {
     told: Arc<Told>,
     /// The diagnostics before a change, by document.
     known: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
+    /// Changes with them.
+    known_changed: watch::Sender<()>,
     last_words: LastWords,
     since: Instant,
     timeout: Duration,
@@ -115,6 +120,7 @@ impl Session {
             documents: tokio::sync::Mutex::default(),
             told,
             known: Mutex::default(),
+            known_changed: watch::Sender::new(()),
             last_words,
             since: Instant::now(),
             timeout,
@@ -271,7 +277,7 @@ impl Session {
         deadline: Instant,
     ) -> Option<(Option<Vec<Finding>>, Vec<Finding>)> {
         let path = document.0.path.clone();
-        let before = self.known_findings(&path);
+        let before = self.findings_before(&path, deadline).await;
         let since = self.told.published.count();
         let version = timeout_at(deadline, self.synchronise(Some(&document), workspace)).await;
         let version = version.ok()?.ok()??;
@@ -362,6 +368,21 @@ impl Session {
         progress.is_settled() || (!progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed())
     }
 
+    /// What was found before a change. A list that has just come may not be read yet.
+    async fn findings_before(&self, path: &Path, deadline: Instant) -> Option<Vec<Finding>> {
+        let mut changed = self.known_changed.subscribe();
+        let patience = deadline.min(Instant::now() + READ_PATIENCE);
+        loop {
+            let known = self.known_findings(path);
+            if known.is_some() || self.told.published.last(path).is_none() {
+                return known;
+            }
+            if timeout_at(patience, changed.changed()).await.is_err() {
+                return None;
+            }
+        }
+    }
+
     fn known_findings(&self, path: &Path) -> Option<Vec<Finding>> {
         // From a server that publishes, the last list is there without having been waited for.
         let known = sync::lock(&self.known);
@@ -375,6 +396,8 @@ impl Session {
             known.remove(0);
         }
         known.push((path.to_owned(), findings));
+        drop(known);
+        self.known_changed.send_replace(());
     }
 
     fn named(&self, error: &str) -> String {
