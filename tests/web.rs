@@ -281,24 +281,3 @@ async fn results_of_a_search_are_links_and_an_error_is_none() {
     let answer = one(&none, &upstream, ("c1", "WebSearch", json!({ "query": "what" }))).await;
     assert!(answer.contains("has made its 0 searches"), "{answer}");
 }
-
-#[tokio::test]
-async fn a_search_that_cannot_be_made_asks_nobody() {
-    let (upstream, site) = (Upstream::start(), Site::start(Vec::new()));
-    let server = Server::builder(&upstream)
-        .config("web.search.provider", r#""searxng""#)
-        .config("web.search.url", &format!("{:?}", site.url("/")))
-        .start()
-        .await;
-    let both =
-        json!({ "query": "what", "allowed_domains": ["a.test"], "blocked_domains": ["b.test"] });
-    for (input, why) in [
-        (both, "`allowed_domains` or `blocked_domains`, not both"),
-        (json!({ "query": " x " }), "must have 2 to 400 characters"),
-        (json!({ "query": "x".repeat(401) }), "must have 2 to 400 characters"),
-    ] {
-        let answer = one(&server, &upstream, ("c1", "WebSearch", input)).await;
-        assert!(answer.starts_with("Error: ") && answer.contains(why), "{answer}");
-    }
-    assert!(site.heard().is_empty());
-}

@@ -44,20 +44,6 @@ impl WebSearch {
     }
 }
 
-impl WebSearchInput {
-    /// The search that is asked for. An error says what is wrong with it.
-    fn read(&self) -> Result<Query, String> {
-        let text = self.query.trim().to_owned();
-        if !(MIN_QUERY_CHARS..=MAX_QUERY_CHARS).contains(&text.chars().count()) {
-            return Err(format!(
-                "`query` must have {MIN_QUERY_CHARS} to {MAX_QUERY_CHARS} characters"
-            ));
-        }
-        let domains = DomainFilter::new(&self.allowed_domains, &self.blocked_domains)?;
-        Ok(Query { text, domains })
-    }
-}
-
 impl Tool for WebSearch {
     type Input = WebSearchInput;
 
@@ -73,8 +59,7 @@ impl Tool for WebSearch {
     }
 
     fn access_request(&self, input: &WebSearchInput, _: &CallContext) -> AccessRequest {
-        // A search that cannot be made touches nothing: the call answers why.
-        input.read().map_or(AccessRequest::Nothing, |query| AccessRequest::WebSearch(query.text))
+        AccessRequest::WebSearch(input.query.trim().to_owned())
     }
 
     fn headline(&self, input: &WebSearchInput) -> String {
@@ -89,9 +74,15 @@ impl Tool for WebSearch {
     ) -> Result<ToolOutput, ToolError> {
         let search = self.search.as_ref();
         let search = search.ok_or_else(|| ToolError::failed("no search provider is set"))?;
-        let Query { domains, .. } = input.read().map_err(ToolError::InvalidInput)?;
         let text = permit.into_web_search();
         let text = text.ok_or_else(|| ToolError::failed("no search was permitted"))?;
+        if !(MIN_QUERY_CHARS..=MAX_QUERY_CHARS).contains(&text.chars().count()) {
+            return Err(ToolError::InvalidInput(format!(
+                "`query` must have {MIN_QUERY_CHARS} to {MAX_QUERY_CHARS} characters"
+            )));
+        }
+        let domains = DomainFilter::new(&input.allowed_domains, &input.blocked_domains);
+        let domains = domains.map_err(ToolError::InvalidInput)?;
         let query = Query { text, domains };
         let found = tokio::select! {
             found = search.search(&query, context.session.name()) => found,
