@@ -19,7 +19,7 @@ test:
 # Grep and Glob are measured against ripgrep, the one that the tests use, and Glob against fd.
 bench:
 	@scripts/require.sh rust python
-	scripts/test-env.sh bench ripgrep
+	scripts/test-env.sh bench ripgrep mcp lsp
 	cargo build --release --locked --manifest-path bench/Cargo.toml
 	PATH="$(TEST_ENV)/ripgrep/bin:$$PATH:$(TEST_ENV)/programs" \
 		cargo run --release --locked --manifest-path bench/Cargo.toml

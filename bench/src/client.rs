@@ -110,7 +110,7 @@ impl Client {
     }
 }
 
-fn milliseconds_since(start: Instant) -> f64 {
+pub(crate) fn milliseconds_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1000.0
 }
 

@@ -13,6 +13,8 @@ mod files;
 mod footprint;
 mod judging;
 mod known_files;
+mod language_servers;
+mod mcp;
 mod pass_through;
 mod process;
 mod report;
@@ -21,6 +23,7 @@ mod searches;
 mod sessions;
 mod turns;
 mod upstream;
+mod web;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
         Some("documents") => documents(),
         Some("definitions") => definitions(),
         Some("agents") => agents(),
+        Some("outside") => outside(),
+        Some("mcp-calls") => mcp_calls(),
         _ => bench(),
     }
 }
@@ -140,6 +145,29 @@ async fn definitions() -> ExitCode {
 }
 
 #[tokio::main]
+async fn mcp_calls() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    mcp::measure_calls(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of MCP servers, of the web and of language servers alone.
+#[tokio::main]
+async fn outside() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    measure_outside(&upstream, &mut report).await;
+    report.print()
+}
+
+async fn measure_outside(upstream: &Upstream, report: &mut Report) {
+    mcp::measure(upstream, report).await;
+    web::measure(upstream, report).await;
+    language_servers::measure(upstream, report).await;
+}
+
+#[tokio::main]
 async fn bench() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
@@ -149,6 +177,7 @@ async fn bench() -> ExitCode {
     sessions::measure(&upstream, &mut report).await;
     agents::measure(&upstream, &mut report).await;
     definitions::measure(&upstream, &mut report).await;
+    measure_outside(&upstream, &mut report).await;
     searches::measure(&upstream, &mut report).await;
     files::measure(&upstream, &mut report).await;
     documents::measure(&upstream, &mut report).await;

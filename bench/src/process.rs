@@ -113,6 +113,13 @@ pub(crate) fn this_path() -> PathBuf {
     std::env::current_exe().expect("our own path")
 }
 
+/// A virtual environment that `scripts/test-env.sh` has made.
+pub(crate) fn test_environment(name: &str) -> PathBuf {
+    let program = this_path();
+    let target = program.ancestors().nth(2).expect("target/PROFILE/PROGRAM");
+    target.join("test-env").join(name)
+}
+
 fn part(program: PathBuf) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);

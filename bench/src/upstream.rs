@@ -44,6 +44,10 @@ pub(crate) const PLAIN: &str = "Without a call: ";
 /// The calls that [`Upstream::calls`] has set, then a line of text.
 pub(crate) const CALLS: &str = "calls";
 
+/// The calls that [`Upstream::round`] has set, all in one round, then a line of text. Records when
+/// the round ended and when its answers came.
+pub(crate) const ROUND: &str = "round";
+
 /// As many calls of Task as the question says. The agents go three rounds, each as long as
 /// [`PACE`], or read [`KNOWN`], or answer at once, or never.
 pub(crate) const AGENTS: &str = "agents";
@@ -76,6 +80,8 @@ struct Shared {
     whole: Bytes,
     script: Mutex<Option<Script>>,
     calls: Mutex<Vec<(&'static str, Value)>>,
+    /// The events of [`ROUND`].
+    round: Mutex<Vec<Bytes>>,
     braces: Mutex<Vec<Duration>>,
     starts: Mutex<Vec<Duration>>,
     /// The agents that hang.
@@ -94,6 +100,7 @@ impl Upstream {
             whole: whole(),
             script: Mutex::default(),
             calls: Mutex::default(),
+            round: Mutex::default(),
             braces: Mutex::default(),
             starts: Mutex::default(),
             hanging: watch::Sender::new(0),
@@ -126,6 +133,17 @@ impl Upstream {
         *lock(&self.shared.calls) = calls.to_vec();
     }
 
+    /// Sets the round of [`ROUND`]: so many calls of a tool, each with these arguments.
+    pub(crate) fn round(&self, tool: &str, arguments: &Value, calls: usize) {
+        let arguments = arguments.to_string();
+        let open = arguments.strip_suffix('}').expect("an object");
+        let calls = (0..calls).flat_map(|number| {
+            let (head, front, back) = call(tool, number, open);
+            [head, front, back]
+        });
+        *lock(&self.shared.round) = calls.collect();
+    }
+
     /// Waits until so many agents hang.
     pub(crate) async fn agents_hang(&self, agents: usize) {
         let mut hanging = self.shared.hanging.subscribe();
@@ -133,7 +151,8 @@ impl Upstream {
     }
 
     /// The times from the last braces of [`BRACE`] or [`INTENT`] to the starts of their
-    /// tools since the last time this was asked, in order.
+    /// tools, and from the ends of [`ROUND`] to their answers, since the last time this was
+    /// asked, in order.
     pub(crate) fn start_latencies(&self) -> Vec<Duration> {
         let starts = std::mem::take(&mut *lock(&self.shared.starts));
         let braces = std::mem::take(&mut *lock(&self.shared.braces));
@@ -165,6 +184,17 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         agents(&shared, &body)
     } else if asks_for(CALLS) {
         called(&shared, &body)
+    } else if asks_for(ROUND) && is_answered {
+        lock(&shared.starts).push(now());
+        expect_no_error(&body);
+        at_once(shared.chunks.clone())
+    } else if asks_for(ROUND) {
+        let calls = at_once(lock(&shared.round).clone());
+        let sealed = stream::once(async move {
+            lock(&shared.braces).push(now());
+            Ok(ending("tool_calls").concat().into())
+        });
+        Box::pin(calls.chain(sealed))
     } else if asks_for(CHUNKS) || is_plain || is_answered {
         at_once(shared.chunks.clone())
     } else if asks_for(OPEN) {
@@ -231,10 +261,14 @@ fn timed(shared: &Shared) -> Events {
     at_times(events)
 }
 
-/// The next call that was set, or a line of text behind the last one. A call that failed would be
-/// measured as a quick one.
-fn called(shared: &Shared, body: &[u8]) -> Events {
+/// A call that failed would be measured as a quick one.
+fn expect_no_error(body: &[u8]) {
     assert!(!contains(body, br#""content":"Error:"#), "{}", String::from_utf8_lossy(body));
+}
+
+/// The next call that was set, or a line of text behind the last one.
+fn called(shared: &Shared, body: &[u8]) -> Events {
+    expect_no_error(body);
     let answered = memchr::memmem::find_iter(body, br#""role":"tool""#).count();
     let Some((tool, arguments)) = lock(&shared.calls).get(answered).cloned() else {
         return at_once(shared.chunks.clone());
