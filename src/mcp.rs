@@ -21,6 +21,7 @@ mod redaction;
 mod request_budget;
 mod restarts;
 mod server;
+mod server_input;
 mod settings;
 mod streamable_http;
 #[cfg(test)]
@@ -28,10 +29,12 @@ mod tests;
 mod workspace_file;
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -154,7 +157,11 @@ impl McpServers {
 
     fn spawn(&self, server: &Arc<Server>) {
         let (server, services) = (server.clone(), self.0.services.clone());
-        sync::lock(&self.0.running).spawn(async move { server.run(services).await });
+        sync::lock(&self.0.running).spawn(async move {
+            if AssertUnwindSafe(server.run(services)).catch_unwind().await.is_err() {
+                server.crashed();
+            }
+        });
     }
 
     /// Waits until no server is starting any more, at most this long.

@@ -20,6 +20,7 @@ use rmcp::service::{
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout_at};
 
 use super::redaction::Redaction;
 use super::streamable_http::{ConnectionFault, http_fault};
@@ -27,6 +28,11 @@ use crate::sync;
 
 /// Pages of one list. A cursor may lead in a circle.
 const MAX_PAGES: usize = 64;
+
+/// What one list may take in memory, whole. 512 tools with the largest schemas are half of it.
+const MAX_LIST_BYTES: usize = 64 << 20;
+
+const TOO_LARGE: &str = "its list is larger than toolhand takes";
 
 /// Sends requests to a server.
 #[derive(Clone, Debug)]
@@ -61,7 +67,15 @@ pub(super) struct RequestTimeouts {
 }
 
 /// Who hears of the progress of which request.
-pub(super) type Listeners = Arc<Mutex<HashMap<ProgressToken, watch::Sender<String>>>>;
+pub(super) type Listeners = Arc<Mutex<HashMap<ProgressToken, Listener>>>;
+
+/// Hears of the progress of one request.
+#[derive(Debug)]
+pub(super) struct Listener {
+    lines: Option<watch::Sender<String>>,
+    /// Each message begins the request's silence anew.
+    heard: Arc<Notify>,
+}
 
 /// What we answer to the server, and hear of it.
 pub(super) struct Handler {
@@ -140,13 +154,15 @@ impl Client {
         most: usize,
         page: impl Fn(Option<String>) -> ClientRequest,
     ) -> Result<Vec<Value>, RequestFault> {
-        let (mut found, mut cursor) = (Vec::new(), None);
+        let (mut found, mut cursor, mut left) = (Vec::new(), None, MAX_LIST_BYTES);
         for _ in 0..MAX_PAGES {
             let mut result =
                 self.ask(page(cursor.clone()), RequestTimeouts::HOUR_LONG, None).await?;
             let Value::Array(values) = result[key].take() else {
                 return Err(RequestFault::Malformed);
             };
+            let size: usize = values.iter().map(size_estimate).sum();
+            left = left.checked_sub(size).ok_or_else(|| RequestFault::Failed(TOO_LARGE.into()))?;
             found.extend(values);
             let next = result["nextCursor"].as_str().map(str::to_owned);
             if next.is_none() || next == cursor || most < found.len() {
@@ -160,28 +176,34 @@ impl Client {
     async fn ask(
         &self,
         request: ClientRequest,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
-        let options = PeerRequestOptions::with_timeout(patience.silent)
-            .reset_timeout_on_progress()
-            .with_max_total_timeout(patience.total);
+        // The library's own timeouts wait until the server has read the cancellation, which one that
+        // reads nothing never does.
+        let options = PeerRequestOptions::no_options();
         let handle = self.peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.fault(error))?;
+        let listener = Listener { lines: progress, heard: Arc::default() };
+        let heard = Arc::clone(&listener.heard);
         let mut sent = SentRequest {
             peer: self.peer.clone(),
             id: Some(handle.id.clone()),
             token: handle.progress_token.clone(),
             listeners: self.listeners.clone(),
         };
-        if let Some(progress) = progress {
-            sync::lock(&self.listeners).insert(sent.token.clone(), progress);
-        }
-        let answer = handle.await_response().await;
-        // On a timeout the library has sent the cancellation.
+        sync::lock(&self.listeners).insert(sent.token.clone(), listener);
+        let answer = tokio::select! {
+            answer = handle.await_response() => answer,
+            // What is dropped tells the server.
+            () = timeouts.passed(&heard) => return Err(RequestFault::TimedOut),
+        };
         sent.id = None;
         let answer = answer.map_err(|error| self.fault(error))?;
-        serde_json::to_value(answer).map_err(|_| RequestFault::Malformed)
+        match serde_json::to_value(answer) {
+            Ok(answer @ Value::Object(_)) => Ok(answer),
+            _ => Err(RequestFault::Malformed),
+        }
     }
 
     fn fault(&self, error: ServiceError) -> RequestFault {
@@ -206,10 +228,37 @@ impl Client {
     }
 }
 
+/// About what a value takes in memory.
+fn size_estimate(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Array(values) => values.iter().map(size_estimate).sum(),
+            Value::Object(members) => {
+                let member = |(name, value): (&String, &Value)| {
+                    size_of::<String>() + name.len() + size_estimate(value)
+                };
+                members.iter().map(member).sum()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        }
+}
+
 impl RequestTimeouts {
     /// For requests whose caller has a limit of its own.
     const HOUR_LONG: Self =
         Self { silent: Duration::from_secs(3_600), total: Duration::from_secs(3_600) };
+
+    /// Waits until one of them has passed.
+    async fn passed(self, heard: &Notify) {
+        let total = Instant::now() + self.total;
+        loop {
+            let silent = total.min(Instant::now() + self.silent);
+            if timeout_at(silent, heard.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// A request that waits for its answer. Tells the server when nobody does any more.
@@ -260,12 +309,17 @@ impl Service<RoleClient> for Handler {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 let progress = progress.params;
-                let listener = sync::lock(&self.listeners).get(&progress.progress_token).cloned();
-                if let Some(listener) = listener {
+                let lines = sync::lock(&self.listeners).get(&progress.progress_token).and_then(
+                    |listener| {
+                        listener.heard.notify_one();
+                        listener.lines.clone()
+                    },
+                );
+                if let Some(lines) = lines {
                     let message = progress.message.as_deref().unwrap_or_default();
                     let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
                     let line = format!("{}{of} {message}", progress.progress);
-                    listener.send_replace(self.redaction.line(&line));
+                    lines.send_replace(self.redaction.line(&line));
                 }
             }
             ServerNotification::ToolListChangedNotification(_)

@@ -10,21 +10,22 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
 };
 use rmcp::transport::async_rw::AsyncRwTransport;
-use tokio::io::{BufReader, DuplexStream, duplex};
+use tokio::io::BufReader;
 use tokio::net::unix::pipe;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::client::{Client, Handler, Listeners};
 use super::launcher::McpLauncher;
-use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
+use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, Messages};
 use super::redaction::Redaction;
+use super::server_input::ServerInput;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
-/// What is kept between the server's pipe and the reader of its messages.
+/// How much of a server's pipe is read at once.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// How long the reason is waited for when a connection has closed.
@@ -101,7 +102,7 @@ impl Connection {
                 let process = launcher.start(settings, command).await;
                 let process =
                     process.map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
-                let (output, input) = ends.watch(process, settings.name.clone(), redaction.clone());
+                let (output, input) = ends.watch(process, settings, redaction.clone());
                 let transport =
                     AsyncRwTransport::new(output, input).with_max_line_length(MAX_MESSAGE_BYTES);
                 handler.serve_with_lifecycle(transport, lifecycle).await
@@ -161,26 +162,39 @@ impl OpenError {
 }
 
 impl EndWatcher {
-    /// Reads the process's pipes. Returns the messages, and where to write.
+    /// Watches the process and its pipes. Returns the messages, and where to write.
     fn watch(
         &mut self,
         process: PipedProcess,
-        server: String,
+        settings: &McpServerSettings,
         redaction: Redaction,
-    ) -> (DuplexStream, pipe::Sender) {
+    ) -> (Messages<BufReader<pipe::Receiver>>, ServerInput<pipe::Sender>) {
         let PipedProcess { stdin, stdout, stderr, mut tree } = process;
-        let (ours, theirs) = duplex(PIPE_BYTES);
+        let server = settings.name.clone();
+        let (messages, output_end) = Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout));
+        // A call that is not read is not answered in time either.
+        let (input, input_end) = ServerInput::to(stdin, settings.timeout);
         self.0.spawn(async move {
-            let messages = async {
-                match copy_messages(BufReader::with_capacity(PIPE_BYTES, stdout), ours).await {
-                    LinesEnd::Closed | LinesEnd::NotWanted => pending().await,
-                    end => end.to_string(),
+            let broken_limit = async {
+                match output_end.await {
+                    Ok(LinesEnd::Closed) | Err(_) => pending().await,
+                    Ok(end) => end.to_string(),
                 }
+            };
+            let unread = async {
+                let end = match input_end.await {
+                    Ok(end) => end.to_string(),
+                    Err(_) => pending().await,
+                };
+                // That the process has ended says more.
+                sleep(REASON_PATIENCE).await;
+                end
             };
             let last_words = LastWords::listen(stderr);
             let why = tokio::select! {
-                why = messages => why,
                 why = exited(&mut tree) => why,
+                why = broken_limit => why,
+                why = unread => why,
             };
             let words = redaction.text(&last_words.text().await);
             if !words.trim().is_empty() {
@@ -188,7 +202,7 @@ impl EndWatcher {
             }
             Some(why)
         });
-        (theirs, stdin)
+        (messages, input)
     }
 
     fn watch_service(&mut self, running: RunningService<RoleClient, Handler>) {

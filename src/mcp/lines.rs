@@ -1,7 +1,13 @@
 //! Lets the messages on a server's standard output through, one JSON object on each line, and
 //! skips what is none of them.
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use memchr::memchr;
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
+use tokio::sync::oneshot;
 
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 
@@ -22,55 +28,143 @@ pub(super) enum LinesEnd {
     TooLong,
     #[error("it printed more than {MAX_NOISE_LINES} lines that are no messages")]
     Noise,
+    #[error("it sent a message of more than {MAX_VALUES} values")]
+    Values,
     #[error("{TOO_MANY}")]
     Requests,
-    #[error("the connection was given up")]
-    NotWanted,
 }
 
 /// The deepest value of a message that is passed on. The protocol's own parser refuses the whole
 /// message from 128 on, and with it every tool of a list in which one has such a schema.
 const MAX_DEPTH: usize = 100;
 
-/// Copies messages until the server closes its output or breaks a limit. Half a line at the end is
-/// no message.
-pub(super) async fn copy_messages(
-    mut from: impl AsyncBufRead + Unpin,
-    mut to: impl AsyncWrite + Unpin,
-) -> LinesEnd {
-    let (mut line, mut noise, mut requests) = (Vec::new(), 0_usize, RequestBudget::new());
-    loop {
-        let Ok(piece) = from.fill_buf().await else { return LinesEnd::Closed };
-        if piece.is_empty() {
-            return LinesEnd::Closed;
-        }
-        let end = piece.iter().position(|byte| *byte == b'\n');
-        let length = end.map_or(piece.len(), |end| end + 1);
-        if MAX_MESSAGE_BYTES < line.len() + length {
-            return LinesEnd::TooLong;
-        }
-        line.extend_from_slice(&piece[..length]);
-        from.consume(length);
-        if end.is_none() {
-            continue;
-        }
-        if let Some(kind) = MessageKind::of(&line) {
-            if kind.is_request() && !requests.take() {
-                return LinesEnd::Requests;
-            }
-            let pruned = pruned(&line);
-            if to.write_all(pruned.as_deref().unwrap_or(&line)).await.is_err() {
-                return LinesEnd::NotWanted;
-            }
-        } else if !line.trim_ascii().is_empty() {
-            noise += 1;
-            if MAX_NOISE_LINES < noise {
-                return LinesEnd::Noise;
-            }
-        }
-        line.clear();
-        line.shrink_to(64 << 10);
+/// The most values of a message. Parsed, each takes up to 200 bytes, and some are two in the text.
+const MAX_VALUES: usize = 500_000;
+
+/// The messages of a server's output, to be read in its place. Ends when the server closes its
+/// output or breaks a limit. Half a line at the end is no message.
+///
+/// It filters in the task that reads, since a task in between would delay each answer by a switch
+/// of threads.
+pub(super) struct Messages<R> {
+    output: R,
+    lines: Lines,
+    /// The message that is being read, and how much of it was.
+    message: Vec<u8>,
+    read: usize,
+    /// Told once, at the end.
+    ended: Option<oneshot::Sender<LinesEnd>>,
+}
+
+/// Tells messages from other lines.
+struct Lines {
+    /// The beginning of a line.
+    line: Vec<u8>,
+    noise: usize,
+    requests: RequestBudget,
+}
+
+impl<R: AsyncBufRead + Unpin> Messages<R> {
+    /// The receiver hears why nothing more comes, unless the messages are dropped before.
+    pub(super) fn of(output: R) -> (Self, oneshot::Receiver<LinesEnd>) {
+        let (ended, end) = oneshot::channel();
+        let lines = Lines { line: Vec::new(), noise: 0, requests: RequestBudget::new() };
+        (Self { output, lines, message: Vec::new(), read: 0, ended: Some(ended) }, end)
     }
+
+    fn end(&mut self, why: LinesEnd) {
+        if let Some(ended) = self.ended.take() {
+            // Nobody may want to know.
+            _ = ended.send(why);
+        }
+    }
+}
+
+impl<R: AsyncBufRead + Unpin> AsyncRead for Messages<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        while this.read == this.message.len() {
+            if this.ended.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut output = Pin::new(&mut this.output);
+            let Ok(bytes) = ready!(output.as_mut().poll_fill_buf(context)) else {
+                this.end(LinesEnd::Closed);
+                continue;
+            };
+            if bytes.is_empty() {
+                this.end(LinesEnd::Closed);
+                continue;
+            }
+            this.read = 0;
+            match this.lines.take(bytes, &mut this.message) {
+                Ok(taken) => output.consume(taken),
+                Err(why) => this.end(why),
+            }
+        }
+        let left = &this.message[this.read..];
+        let given = left.len().min(into.remaining());
+        into.put_slice(&left[..given]);
+        this.read += given;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Lines {
+    /// Takes bytes up to the end of a line, and says how many. Leaves the line in `message` if it
+    /// is whole and a message, else nothing.
+    fn take(&mut self, bytes: &[u8], message: &mut Vec<u8>) -> Result<usize, LinesEnd> {
+        message.clear();
+        message.shrink_to(64 << 10);
+        let end = memchr(b'\n', bytes);
+        let taken = end.map_or(bytes.len(), |end| end + 1);
+        if MAX_MESSAGE_BYTES < self.line.len() + taken {
+            return Err(LinesEnd::TooLong);
+        }
+        self.line.extend_from_slice(&bytes[..taken]);
+        if end.is_none() {
+            return Ok(taken);
+        }
+        if let Some(kind) = MessageKind::of(&self.line) {
+            if kind.is_request() && !self.requests.take() {
+                return Err(LinesEnd::Requests);
+            }
+            if MAX_VALUES < value_count(&self.line) {
+                return Err(LinesEnd::Values);
+            }
+            match pruned(&self.line) {
+                Some(pruned) => *message = pruned,
+                None => std::mem::swap(message, &mut self.line),
+            }
+        } else if !self.line.trim_ascii().is_empty() {
+            self.noise += 1;
+            if MAX_NOISE_LINES < self.noise {
+                return Err(LinesEnd::Noise);
+            }
+        }
+        self.line.clear();
+        self.line.shrink_to(64 << 10);
+        Ok(taken)
+    }
+}
+
+/// How many values a message has, or a few more.
+fn value_count(message: &[u8]) -> usize {
+    let (mut count, mut in_text, mut is_escaped) = (1, false, false);
+    for byte in message {
+        match byte {
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// The message with `null` in the place of each array and object that is nested too deep. `None`:
@@ -101,12 +195,15 @@ fn pruned(message: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt as _;
+
     use super::*;
 
     async fn check(from: &[u8]) -> (String, LinesEnd) {
-        let mut to = Vec::new();
-        let end = copy_messages(from, &mut to).await;
-        (String::from_utf8(to).unwrap(), end)
+        let (mut messages, end) = Messages::of(from);
+        let mut read = String::new();
+        messages.read_to_string(&mut read).await.unwrap();
+        (read, end.await.unwrap())
     }
 
     #[tokio::test]
@@ -142,5 +239,11 @@ mod tests {
         assert_eq!(check(&vec![b'x'; MAX_MESSAGE_BYTES + 1]).await.1, LinesEnd::TooLong);
         assert_eq!(check(&b"noise\n".repeat(1_000)).await.1, LinesEnd::Closed);
         assert_eq!(check(&b"noise\n".repeat(1_001)).await.1, LinesEnd::Noise);
+        let with =
+            |values: &str| format!("{{\"jsonrpc\":\"2.0\",\"x\":[{values}]}}\n").into_bytes();
+        let many = format!("{}[]", "[],".repeat(2_000_000));
+        assert_eq!(check(&with(&many)).await.1, LinesEnd::Values);
+        let text = format!("\"{}\"", "[,{".repeat(2_000_000));
+        assert_eq!(check(&with(&text)).await.1, LinesEnd::Closed);
     }
 }

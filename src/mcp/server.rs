@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,6 +20,9 @@ use super::settings::{McpServerSettings, PinPolicy};
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
+
+/// How long a server's resources and prompts are waited for, once its tools are known.
+const MAX_OFFERS_WAIT: Duration = Duration::from_secs(5);
 
 /// The least between two lists. A server may say without end that its list has changed.
 pub(super) const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
@@ -170,6 +174,12 @@ impl Server {
         }
     }
 
+    /// Says so where everybody waits for a server that nobody runs any more.
+    pub(super) fn crashed(&self) {
+        let why = "toolhand crashed over what it said; this is a bug of toolhand";
+        self.turn_off(McpState::Off(why.into()));
+    }
+
     fn turn_off(&self, state: McpState) {
         self.status.send_modify(|status| {
             status.state = state;
@@ -259,14 +269,26 @@ async fn list_all(settings: &McpServerSettings, connection: &Connection) -> Resu
     let (client, facts) = (&connection.client, connection.facts.clone());
     let listed = if facts.has_tools { client.tools(MAX_TOOLS).await } else { Ok(Vec::new()) };
     let found = definitions(settings, &listed.map_err(|fault| list_fault(&fault))?);
-    let (mut entries, mut listed_prompts) = (Vec::new(), Vec::new());
-    if facts.has_resources {
-        entries = client.resources(MAX_OFFERS).await.unwrap_or_default();
-        entries.extend(client.resource_templates(MAX_OFFERS).await.unwrap_or_default());
-    }
-    if facts.has_prompts {
-        listed_prompts = client.prompts(MAX_OFFERS).await.unwrap_or_default();
-    }
+    // Servers that do not answer these are of use without them.
+    let within = MAX_OFFERS_WAIT.min(settings.start_timeout / 3);
+    let listed_resources = async {
+        let mut entries = Vec::new();
+        if facts.has_resources {
+            entries = client.resources(MAX_OFFERS).await.unwrap_or_default();
+            entries.extend(client.resource_templates(MAX_OFFERS).await.unwrap_or_default());
+        }
+        entries
+    };
+    let listed_prompts = async {
+        if !facts.has_prompts {
+            return Vec::new();
+        }
+        client.prompts(MAX_OFFERS).await.unwrap_or_default()
+    };
+    let (entries, listed_prompts) =
+        join(timeout(within, listed_resources), timeout(within, listed_prompts)).await;
+    let (mut entries, mut listed_prompts) =
+        (entries.unwrap_or_default(), listed_prompts.unwrap_or_default());
     entries.truncate(2 * MAX_OFFERS);
     listed_prompts.truncate(MAX_OFFERS);
     let redaction = client.redaction();

@@ -202,6 +202,79 @@ async fn m6_a_call_that_is_never_answered_times_out_and_the_server_is_told() {
     assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
 }
 
+/// A server that lists the tool `do` and then does this.
+fn listing(then: &Value) -> Value {
+    json!({"on_list": [{"result": {"tools": [tool("do")]}}, then]})
+}
+
+#[tokio::test]
+async fn m6_a_server_that_reads_no_more_is_given_up_and_keeps_no_call() {
+    let mut ground = Ground::new().server("scripted", listing(&json!({"deaf": "stay"})));
+    ground.settings.servers[0].timeout = Duration::from_millis(50);
+    let servers = ground.start().await;
+    let tool = servers.snapshot().tools[0].clone();
+    let large = Map::from_iter([("text".into(), json!("x".repeat(1 << 20)))]);
+
+    let calls = (0..3).map(|_| servers.call("key", &tool, large.clone(), None));
+    for answer in futures::future::join_all(calls).await {
+        let fault = answer.unwrap_err();
+        assert!(fault.0.contains("whether"), "{fault}");
+    }
+    until(&servers, "scripted", |state| {
+        matches!(state, McpState::Off(why) | McpState::Failed(why) if why == "it does not read its input")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn m7_a_server_that_closes_its_input_and_lives_on_is_ended() {
+    let mut ground = Ground::new().server("scripted", listing(&json!({"deaf": "close"})));
+    ground.settings.backoff = Vec::new();
+    let servers = ground.start().await;
+
+    assert!(call(&servers).await.is_err());
+
+    let closed = McpState::Off("it closed its input".into());
+    until(&servers, "scripted", |state| *state == closed).await;
+}
+
+#[tokio::test]
+async fn m9_a_result_that_is_no_object_is_malformed_wherever_it_comes() {
+    for result in [json!(5), json!("x"), json!(true)] {
+        let actions = json!([{"result": result}]);
+        let mut script = answering(actions.clone());
+        script["capabilities"] = json!({"tools": {}, "prompts": {}, "resources": {}});
+        script["answers"] = json!({
+            "prompts/list": result, "resources/list": result, "resources/read": result,
+        });
+        let mut ground = Ground::new()
+            .server("scripted", script)
+            .server("listless", json!({"on_list": actions}));
+        ground.settings.backoff = Vec::new();
+        let servers = ground.start().await;
+
+        let fault = call(&servers).await.unwrap_err();
+        assert!(fault.0.contains("is malformed"), "{fault}");
+        let fault = servers.read_resource("key", "scripted", "x://1").await.unwrap_err();
+        assert!(fault.0.contains("is malformed"), "{fault}");
+        let states: Vec<_> = servers.states().into_iter().map(|server| server.state).collect();
+        let off = McpState::Off("its list of tools is malformed".into());
+        assert_eq!(states, [McpState::Ready, off], "{result}");
+    }
+}
+
+#[tokio::test]
+async fn m6_a_server_that_lists_no_prompts_has_its_tools() {
+    let mut script = answering(json!([{"result": text("done")}]));
+    script["capabilities"] = json!({"tools": {}, "prompts": {}});
+    script["answers"] = json!({"prompts/list": "never"});
+    let mut ground = Ground::new().server("scripted", script);
+    ground.settings.servers[0].start_timeout = Duration::from_secs(3);
+    let servers = ground.start().await;
+
+    assert!(call(&servers).await.is_ok());
+}
+
 #[tokio::test]
 async fn m6_a_call_that_nobody_waits_for_is_cancelled() {
     let ground = Ground::new().server("scripted", answering(json!([{"hang": 1}])));

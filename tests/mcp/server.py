@@ -8,6 +8,7 @@ actions; `calls`: the same by the name of the tool; `answers`: results by method
 import json
 import os
 import sys
+import threading
 import time
 
 argument = sys.argv[1]
@@ -73,6 +74,11 @@ def act(actions, request):
             send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
         elif kind == "hang":
             pass
+        elif kind == "deaf":
+            # It reads nothing any more; with `close` its input is closed.
+            if value == "close":
+                os.close(0)
+            threading.Event().wait()
 
 
 def page(cursor):
@@ -108,6 +114,8 @@ for line in sys.stdin:
         name = message["params"]["name"]
         act(script.get("calls", {}).get(name, script.get("on_call", [])), message)
     elif method in script.get("answers", {}):
+        if script["answers"][method] == "never":
+            continue
         send({"id": message["id"], "result": script["answers"][method]})
     elif method and "id" in message:
         send({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
