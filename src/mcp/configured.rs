@@ -162,13 +162,16 @@ fn server_fault(name: &str, server: &ServerSection) -> Option<String> {
 
 impl ServerSection {
     fn resolve(&self, name: &str, source: &dyn ValueSource) -> McpServerSettings {
-        let transport = self.transport(source).unwrap_or_else(McpTransport::Missing);
+        let mut secrets = Vec::new();
+        let transport = self.transport(source, &mut secrets);
+        let transport = transport.unwrap_or_else(McpTransport::Missing);
         let usual = McpServerSettings::new(name, transport);
         let time = |written: &Option<Written>, usual| {
             let time = written.as_ref().and_then(|time| units::parse_duration(&time.0).ok());
             time.unwrap_or(usual)
         };
         McpServerSettings {
+            secrets,
             enabled: self.enabled.unwrap_or(true),
             scope: self.scope,
             instructions: self.instructions,
@@ -183,19 +186,29 @@ impl ServerSection {
         }
     }
 
-    /// The error says what is missing, and never a value.
-    fn transport(&self, source: &dyn ValueSource) -> Result<McpTransport, String> {
-        let resolved = |written: &BTreeMap<String, Written>| {
-            let each = written.iter();
-            each.map(|(name, value)| Ok((name.clone(), resolve(&value.0, source)?)))
-                .collect::<Result<Vec<_>, String>>()
+    /// The error says what is missing, and never a value. Adds what nobody is to read.
+    fn transport(
+        &self,
+        source: &dyn ValueSource,
+        secrets: &mut Vec<Secret>,
+    ) -> Result<McpTransport, String> {
+        let mut resolved = |written: &BTreeMap<String, Written>| {
+            let mut values = Vec::new();
+            for (name, value) in written {
+                let (value, parts) = resolve(&value.0, source)?;
+                secrets.extend(parts);
+                secrets.push(value.clone());
+                values.push((name.clone(), value));
+            }
+            Ok::<_, String>(values)
         };
         if let Some(url) = &self.url {
             let headers = resolved(&self.headers)?.into_iter().map(|(name, value)| {
                 let header = HeaderName::from_bytes(name.as_bytes());
                 header.map(|header| (header, value)).map_err(|error| error.to_string())
             });
-            let headers = headers.collect::<Result<_, _>>()?;
+            let headers: Vec<_> = headers.collect::<Result<_, _>>()?;
+            secrets.extend(headers.iter().filter_map(|(_, value)| behind_scheme(value)));
             return Ok(McpTransport::Http { url: address(url)?, headers });
         }
         Ok(McpTransport::Stdio(McpCommand {
@@ -216,25 +229,34 @@ fn marked(marked: Option<&Marked>) -> MarkedTools {
     }
 }
 
-/// Puts values in the places of `${env:VAR}` and `${file:/path}`.
-fn resolve(written: &str, source: &dyn ValueSource) -> Result<Secret, String> {
-    let (mut text, mut rest) = (String::new(), written);
+/// The key of a header such as `Bearer KEY`: a server may repeat it alone.
+fn behind_scheme(header: &Secret) -> Option<Secret> {
+    let (_, key) = header.expose().split_once(' ')?;
+    Some(Secret::new(key.trim()))
+}
+
+/// Puts values in the places of `${env:VAR}` and `${file:/path}`. Returns them beside the whole: a
+/// server may repeat one alone.
+fn resolve(written: &str, source: &dyn ValueSource) -> Result<(Secret, Vec<Secret>), String> {
+    let (mut text, mut rest, mut parts) = (String::new(), written, Vec::new());
     while let Some((before, after)) = rest.split_once("${") {
         let (reference, behind) =
             after.split_once('}').ok_or("a value has `${` without `}`".to_owned())?;
         text.push_str(before);
-        match reference.split_once(':') {
+        let part = match reference.split_once(':') {
             Some(("env", name)) => {
                 let value = source.variable(name);
-                text.push_str(&value.ok_or_else(|| format!("the variable {name} is not set"))?);
+                Secret::new(value.ok_or_else(|| format!("the variable {name} is not set"))?)
             }
-            Some(("file", path)) => text.push_str(source.file(path)?.expose()),
+            Some(("file", path)) => source.file(path)?,
             _ => return Err("a value has `${` without `env:` or `file:`".into()),
-        }
+        };
+        text.push_str(part.expose());
+        parts.push(part);
         rest = behind;
     }
     text.push_str(rest);
-    Ok(Secret::new(text))
+    Ok((Secret::new(text), parts))
 }
 
 #[cfg(test)]
@@ -274,6 +296,22 @@ mod tests {
         assert!(!format!("{settings:?}").contains("th-1"));
         let McpTransport::Missing(why) = &settings.servers[1].transport else { panic!() };
         assert_eq!(why, "the variable NONE is not set");
+    }
+
+    /// What is taken out of the words of the only server.
+    fn secrets(text: &str) -> Vec<String> {
+        let settings = section(text).resolve(&Given);
+        let secrets = settings.servers[0].secrets.iter();
+        secrets.map(|secret| secret.expose().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_value_is_a_key_beside_the_whole() {
+        let header = "[servers.a]\nurl = \"https://x.org\"\n\
+                      headers = { a = \"Bearer ${env:TOKEN}\", b = \"Basic literal\" }";
+        assert_eq!(secrets(header), ["th-1", "Bearer th-1", "Basic literal", "th-1", "literal"]);
+        let variable = "[servers.a]\ncommand = \"x\"\nenv = { O = \"--key=${file:/key}\" }";
+        assert_eq!(secrets(variable), ["th-2", "--key=th-2"]);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) struct Definitions {
 /// operator knows.
 pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Definitions {
     let mut found = Definitions::default();
-    let redaction = Redaction::new(settings.secrets());
+    let redaction = Redaction::new(settings.secrets.clone());
     let mut drop = |own_name: &str, why: String| {
         let (server, own_name) =
             (settings.name.clone(), text::shown_line(text::prefix(own_name, 128)));

@@ -48,8 +48,9 @@ impl Ground {
             directory: None,
             network: true,
         };
+        let secrets = command.variables.iter().map(|(_, value)| value.clone()).collect();
         let transport = McpTransport::Stdio(command);
-        McpServerSettings::new(name, transport)
+        McpServerSettings { secrets, ..McpServerSettings::new(name, transport) }
     }
 
     fn launcher(&self) -> McpLauncher {
