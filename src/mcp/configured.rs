@@ -16,6 +16,19 @@ use super::settings::{
 use crate::secret::Secret;
 use crate::units;
 
+/// Ends of words that a variable's name has when its value is a key.
+const KEY_WORDS: [&str; 9] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "AUTH",
+    "AUTHORIZATION",
+    "CREDENTIAL",
+];
+
 /// `[mcp]` as it is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -192,18 +205,21 @@ impl ServerSection {
         source: &dyn ValueSource,
         secrets: &mut Vec<Secret>,
     ) -> Result<McpTransport, String> {
-        let mut resolved = |written: &BTreeMap<String, Written>| {
+        // What is written plainly, such as a region, is no key unless its name says so.
+        let mut resolved = |written: &BTreeMap<String, Written>, is_key: &dyn Fn(&str) -> bool| {
             let mut values = Vec::new();
             for (name, value) in written {
                 let (value, parts) = resolve(&value.0, source)?;
+                if !parts.is_empty() || is_key(name) {
+                    secrets.push(value.clone());
+                }
                 secrets.extend(parts);
-                secrets.push(value.clone());
                 values.push((name.clone(), value));
             }
             Ok::<_, String>(values)
         };
         if let Some(url) = &self.url {
-            let headers = resolved(&self.headers)?.into_iter().map(|(name, value)| {
+            let headers = resolved(&self.headers, &|_| true)?.into_iter().map(|(name, value)| {
                 let header = HeaderName::from_bytes(name.as_bytes());
                 header.map(|header| (header, value)).map_err(|error| error.to_string())
             });
@@ -214,7 +230,7 @@ impl ServerSection {
         Ok(McpTransport::Stdio(McpCommand {
             program: self.command.clone().unwrap_or_default(),
             arguments: self.args.clone(),
-            variables: resolved(&self.env)?,
+            variables: resolved(&self.env, &is_name_of_key)?,
             directory: self.cwd.clone(),
             network: self.network.unwrap_or(true),
         }))
@@ -227,6 +243,16 @@ fn marked(marked: Option<&Marked>) -> MarkedTools {
         Some(Marked::All(all)) => MarkedTools::All(*all),
         Some(Marked::Named(names)) => MarkedTools::Named(names.clone()),
     }
+}
+
+/// Whether a variable with this name holds a key: one of its words ends so.
+fn is_name_of_key(variable: &str) -> bool {
+    let is_of_key = |word: &str| {
+        let word = word.to_ascii_uppercase();
+        let word = word.strip_suffix('S').unwrap_or(&word);
+        KEY_WORDS.iter().any(|end| word.ends_with(end))
+    };
+    variable.split(|c: char| !c.is_ascii_alphanumeric()).any(is_of_key)
 }
 
 /// The key of a header such as `Bearer KEY`: a server may repeat it alone.
@@ -309,9 +335,21 @@ mod tests {
     fn each_part_of_a_value_is_a_key_beside_the_whole() {
         let header = "[servers.a]\nurl = \"https://x.org\"\n\
                       headers = { a = \"Bearer ${env:TOKEN}\", b = \"Basic literal\" }";
-        assert_eq!(secrets(header), ["th-1", "Bearer th-1", "Basic literal", "th-1", "literal"]);
+        assert_eq!(secrets(header), ["Bearer th-1", "th-1", "Basic literal", "th-1", "literal"]);
         let variable = "[servers.a]\ncommand = \"x\"\nenv = { O = \"--key=${file:/key}\" }";
-        assert_eq!(secrets(variable), ["th-2", "--key=th-2"]);
+        assert_eq!(secrets(variable), ["--key=th-2", "th-2"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_written_plainly_is_a_key_where_its_name_says_so() {
+        for name in ["API_KEY", "apikey", "GH_TOKEN", "AWS_CREDENTIALS", "DB_PASSWORD_2", "OAUTH"] {
+            assert!(is_name_of_key(name), "{name}");
+        }
+        for name in ["REGION", "GIT_AUTHOR_NAME", "KEYBOARD", "TOKENIZER", "", "MODE"] {
+            assert!(!is_name_of_key(name), "{name}");
+        }
+        let text = "[servers.a]\ncommand = \"x\"\nenv = { REGION = \"europe\", X_KEY = \"plain\" }";
+        assert_eq!(secrets(text), ["plain"]);
     }
 
     #[test]

@@ -104,8 +104,11 @@ fn definition(
     own_name: &str,
     name: String,
 ) -> Result<McpTool, String> {
-    let schema = redaction.without_keys(tool["inputSchema"].clone());
-    let schema = InputSchema::foreign(&schema).map_err(|fault| fault.to_string())?;
+    // Without the key, the schema would be another one, and refuse right arguments.
+    if redaction.is_in_value(&tool["inputSchema"]) {
+        return Err("its input schema shows a key that the server was given".into());
+    }
+    let schema = InputSchema::foreign(&tool["inputSchema"]).map_err(|fault| fault.to_string())?;
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
         server: settings.name.clone(),
@@ -145,6 +148,7 @@ mod tests {
 
     use super::*;
     use crate::mcp::settings::{MarkedTools, McpTransport};
+    use crate::secret::Secret;
 
     fn settings() -> McpServerSettings {
         McpServerSettings::new("git", McpTransport::Missing(String::new()))
@@ -222,6 +226,24 @@ mod tests {
         let marked = McpServerSettings { read_only, disable: vec!["a".into()], ..settings() };
         let found = definitions(&marked, &[hinted, tool("a")]);
         assert!(found.tools[0].read_only && found.tools.len() == 1 && found.dropped.is_empty());
+    }
+
+    #[test]
+    fn m13_a_schema_that_shows_a_key_drops_its_tool_and_the_reason_does_not_show_it() {
+        let secrets = vec![Secret::new("sk-very-secret")];
+        let settings = McpServerSettings { secrets, ..settings() };
+        let with = |property: Value| json!({"name": "a", "inputSchema": {"type": "object", "properties": property}});
+        for property in [
+            json!({"x": {"description": "As sk-very-secret."}}),
+            json!({"x": {"enum": ["sk-very-\u{200b}secret"]}}),
+            json!({"sk-very-secret": {}}),
+            json!({"x": {"pattern": "^sk-very-secret$", "default": 1}}),
+        ] {
+            let found = definitions(&settings, &[with(property)]);
+            let why = "its input schema shows a key that the server was given";
+            assert_eq!((found.tools.len(), &*found.dropped[0].why), (0, why));
+        }
+        assert_eq!(definitions(&settings, &[with(json!({"x": {"default": "sk"}}))]).tools.len(), 1);
     }
 
     #[test]

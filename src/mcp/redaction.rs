@@ -42,12 +42,24 @@ impl Redaction {
         shown
     }
 
-    /// A value without the keys, and else as it is: characters of a schema mean something.
-    pub(super) fn without_keys(&self, value: Value) -> Value {
-        if self.secrets.is_empty() {
-            return value;
+    /// Whether a text, once it is shown, shows a key.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let shown = processes::without_escapes(text);
+        let shown = text::without_hidden(&shown);
+        self.secrets.iter().any(|secret| shown.contains(secret.expose()))
+    }
+
+    /// The same for each text of a value, names of members among them.
+    pub(super) fn is_in_value(&self, value: &Value) -> bool {
+        match value {
+            _ if self.secrets.is_empty() => false,
+            Value::String(text) => self.is_in(text),
+            Value::Array(values) => values.iter().any(|value| self.is_in_value(value)),
+            Value::Object(members) => {
+                members.iter().any(|(name, value)| self.is_in(name) || self.is_in_value(value))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
-        changed(value, &|text| self.keys_taken_out(text))
     }
 
     /// The first line, short: what follows in an error is for who wrote the server.
