@@ -88,8 +88,8 @@ fn part_of(part: Value, redaction: &Redaction) -> McpPart {
     let kind = part["type"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" => McpPart::Text(redaction.text(part["text"].as_str().unwrap_or_default())),
-        "image" => decoded(&part["data"], &part["mimeType"], true),
-        "audio" => decoded(&part["data"], &part["mimeType"], false),
+        "image" => decoded(&part["data"], &part["mimeType"], true, redaction),
+        "audio" => decoded(&part["data"], &part["mimeType"], false, redaction),
         "resource" => resource(&part["resource"], redaction),
         "resource_link" => {
             McpPart::Link { uri: address(&part["uri"], redaction), name: string(&part["name"]) }
@@ -113,16 +113,16 @@ fn resource(contents: &Value, redaction: &Redaction) -> McpPart {
         return McpPart::Resource { uri, text: redaction.text(text) };
     }
     let is_picture = contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
-    decoded(&contents["blob"], &contents["mimeType"], is_picture)
+    decoded(&contents["blob"], &contents["mimeType"], is_picture, redaction)
 }
 
 /// Base64 that does not decode is told, and never passed on.
-fn decoded(data: &Value, mime_type: &Value, is_picture: bool) -> McpPart {
-    let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind));
+fn decoded(data: &Value, mime_type: &Value, is_picture: bool, redaction: &Redaction) -> McpPart {
+    let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind) && !redaction.is_in(kind));
     let mime_type = mime_type.unwrap_or("application/octet-stream").to_owned();
     match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
         Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
-        Ok(bytes) => McpPart::File { mime_type, bytes },
+        Ok(bytes) => McpPart::File { mime_type, bytes: redaction.bytes(bytes) },
         Err(_) => McpPart::Text(format!("(a part of type {mime_type} could not be decoded)")),
     }
 }
@@ -176,6 +176,16 @@ mod tests {
         );
         assert_eq!(answer.structured, Some(json!({"key": "[secret]"})));
         assert!(answer.is_error);
+    }
+
+    #[test]
+    fn m13_a_file_holds_no_key() {
+        let log = STANDARD.encode("a sk-secret, and sk-secret\u{ff}");
+        let part = json!({"blob": log, "mimeType": "text/sk-secret"});
+        let answer = of(json!({"content": [{"type": "resource", "resource": part}]})).unwrap();
+        let bytes = "a [secret], and [secret]\u{ff}".into();
+        let mime_type = "application/octet-stream".into();
+        assert_eq!(answer.parts, [McpPart::File { mime_type, bytes }]);
     }
 
     #[test]

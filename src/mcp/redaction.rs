@@ -1,6 +1,7 @@
 //! Takes out of a server's words what nobody is to read: its keys, escape sequences and hidden
 //! characters.
 
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::processes;
@@ -9,6 +10,9 @@ use crate::text;
 
 /// Shorter values are no keys, and would hit ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
+
+/// What stands in the place of a key.
+const REDACTED: &str = "[secret]";
 
 /// The longest line that an error tells.
 const MAX_LINE_CHARS: usize = 300;
@@ -36,7 +40,7 @@ impl Redaction {
         let mut shown = text.to_owned();
         for secret in &self.secrets {
             if shown.contains(secret.expose()) {
-                shown = shown.replace(secret.expose(), "[secret]");
+                shown = shown.replace(secret.expose(), REDACTED);
             }
         }
         shown
@@ -60,6 +64,25 @@ impl Redaction {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
+    }
+
+    /// The bytes of a file without the keys.
+    pub(super) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        self.secrets.iter().fold(bytes, |bytes, secret| {
+            let key = secret.expose().as_bytes();
+            let places: Vec<usize> = memmem::find_iter(&bytes, key).collect();
+            let (mut kept, mut from) = (Vec::new(), 0);
+            for place in &places {
+                kept.extend_from_slice(&bytes[from..*place]);
+                kept.extend_from_slice(REDACTED.as_bytes());
+                from = place + key.len();
+            }
+            if places.is_empty() {
+                return bytes;
+            }
+            kept.extend_from_slice(&bytes[from..]);
+            kept
+        })
     }
 
     /// The first line, short: what follows in an error is for who wrote the server.
