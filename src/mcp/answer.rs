@@ -22,6 +22,8 @@ pub(crate) struct McpAnswer {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum McpPart {
     Text(String),
+    /// Our own words on parts that are not here.
+    Note(String),
     Picture {
         mime_type: String,
         bytes: Vec<u8>,
@@ -78,7 +80,7 @@ fn parts_of(parts: Vec<Value>, redaction: &Redaction) -> Vec<McpPart> {
     let mut taken: Vec<McpPart> =
         parts.into_iter().take(MAX_PARTS).map(|part| part_of(part, redaction)).collect();
     if 0 < left_out {
-        taken.push(McpPart::Text(format!("({left_out} more parts are left out)")));
+        taken.push(McpPart::Note(format!("({left_out} more parts are left out)")));
     }
     taken
 }
@@ -123,7 +125,7 @@ fn decoded(data: &Value, mime_type: &Value, is_picture: bool, redaction: &Redact
     match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
         Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
         Ok(bytes) => McpPart::File { mime_type, bytes: redaction.bytes(bytes) },
-        Err(_) => McpPart::Text(format!("(a part of type {mime_type} could not be decoded)")),
+        Err(_) => McpPart::Note(format!("(a part of type {mime_type} could not be decoded)")),
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
                 McpPart::Picture { mime_type: picture, bytes: bytes.clone() },
                 McpPart::File { mime_type: sound, bytes },
                 McpPart::Resource { uri: "x://1".into(), text: "hello".into() },
-                McpPart::Text(bad.into()),
+                McpPart::Note(bad.into()),
                 McpPart::Link { uri: "file:///etc/passwd".into(), name: "n".into() },
                 McpPart::File {
                     mime_type: "application/json".into(),
