@@ -56,7 +56,7 @@ pub(super) fn of_call(mut result: Value, redaction: &Redaction) -> Result<McpAns
         ));
     }
     let parts = match result["content"].take() {
-        Value::Array(parts) => parts_of(parts, redaction),
+        Value::Array(parts) => bounded(parts, |part| part_of(part, redaction)),
         _ => Vec::new(),
     };
     let structured = match result["structuredContent"].take() {
@@ -71,14 +71,14 @@ pub(super) fn of_resource(mut result: Value, redaction: &Redaction) -> Result<Mc
     let Value::Array(contents) = result["contents"].take() else {
         return Err("its answer holds no contents".into());
     };
-    let parts = contents.into_iter().take(MAX_PARTS).map(|part| resource(&part, redaction));
-    Ok(McpAnswer { parts: parts.collect(), ..McpAnswer::default() })
+    let parts = bounded(contents, |part| resource(&part, redaction));
+    Ok(McpAnswer { parts, ..McpAnswer::default() })
 }
 
-fn parts_of(parts: Vec<Value>, redaction: &Redaction) -> Vec<McpPart> {
+/// The first parts, and how many are left out.
+fn bounded(parts: Vec<Value>, part: impl Fn(Value) -> McpPart) -> Vec<McpPart> {
     let left_out = parts.len().saturating_sub(MAX_PARTS);
-    let mut taken: Vec<McpPart> =
-        parts.into_iter().take(MAX_PARTS).map(|part| part_of(part, redaction)).collect();
+    let mut taken: Vec<McpPart> = parts.into_iter().take(MAX_PARTS).map(part).collect();
     if 0 < left_out {
         taken.push(McpPart::Note(format!("({left_out} more parts are left out)")));
     }
@@ -200,6 +200,12 @@ mod tests {
     fn an_answer_of_many_parts_or_none_is_bounded() {
         assert_eq!(of(json!({})).unwrap(), McpAnswer::default());
         let parts: Vec<_> = (0..5_000).map(|_| json!({"type": "text", "text": "x"})).collect();
-        assert_eq!(of(json!({"content": parts})).unwrap().parts.len(), 1_001);
+        let contents: Vec<_> = (0..1_003).map(|_| json!({"uri": "x://1", "text": "x"})).collect();
+        let resource = of_resource(json!({"contents": contents}), &Redaction::default());
+        for (answer, left_out) in [(of(json!({"content": parts})), 4_000), (resource, 3)] {
+            let parts = answer.unwrap().parts;
+            let note = McpPart::Note(format!("({left_out} more parts are left out)"));
+            assert_eq!((parts.len(), parts.last()), (1_001, Some(&note)));
+        }
     }
 }
