@@ -187,6 +187,7 @@ impl McpServers {
                 let McpFault(why) = not_running(name, &state);
                 snapshot.not_running.push((name.clone(), why));
             }
+            server.pin_the_rest(&self.0.services, &catalogue.tools);
             let (tools, withheld) = self.offered(server, &catalogue);
             snapshot.tools.extend(tools);
             snapshot.withheld.extend(withheld);
@@ -219,8 +220,7 @@ impl McpServers {
                 (Err(why), _) => return Some(format!("mcp-pins.toml {why}")),
             };
             let pins = pins::of_server(pins, name, &server.started_as);
-            let why = pins::fault(*policy, pins, tool)?;
-            Some(format!("{why}; the operator takes it with `toolhand mcp accept {name}`"))
+            pins::fault(*policy, pins, tool).map(|fault| fault.why(name))
         };
         let mut withheld = catalogue.dropped.clone();
         let mut offered = Vec::new();

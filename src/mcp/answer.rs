@@ -22,6 +22,8 @@ pub(crate) struct McpAnswer {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum McpPart {
     Text(String),
+    /// Our own words on parts that are not here.
+    Note(String),
     Picture {
         mime_type: String,
         bytes: Vec<u8>,
@@ -54,7 +56,7 @@ pub(super) fn of_call(mut result: Value, redaction: &Redaction) -> Result<McpAns
         ));
     }
     let parts = match result["content"].take() {
-        Value::Array(parts) => parts_of(parts, redaction),
+        Value::Array(parts) => bounded(parts, |part| part_of(part, redaction)),
         _ => Vec::new(),
     };
     let structured = match result["structuredContent"].take() {
@@ -69,16 +71,16 @@ pub(super) fn of_resource(mut result: Value, redaction: &Redaction) -> Result<Mc
     let Value::Array(contents) = result["contents"].take() else {
         return Err("its answer holds no contents".into());
     };
-    let parts = contents.into_iter().take(MAX_PARTS).map(|part| resource(&part, redaction));
-    Ok(McpAnswer { parts: parts.collect(), ..McpAnswer::default() })
+    let parts = bounded(contents, |part| resource(&part, redaction));
+    Ok(McpAnswer { parts, ..McpAnswer::default() })
 }
 
-fn parts_of(parts: Vec<Value>, redaction: &Redaction) -> Vec<McpPart> {
+/// The first parts, and how many are left out.
+fn bounded(parts: Vec<Value>, part: impl Fn(Value) -> McpPart) -> Vec<McpPart> {
     let left_out = parts.len().saturating_sub(MAX_PARTS);
-    let mut taken: Vec<McpPart> =
-        parts.into_iter().take(MAX_PARTS).map(|part| part_of(part, redaction)).collect();
+    let mut taken: Vec<McpPart> = parts.into_iter().take(MAX_PARTS).map(part).collect();
     if 0 < left_out {
-        taken.push(McpPart::Text(format!("({left_out} more parts are left out)")));
+        taken.push(McpPart::Note(format!("({left_out} more parts are left out)")));
     }
     taken
 }
@@ -88,8 +90,8 @@ fn part_of(part: Value, redaction: &Redaction) -> McpPart {
     let kind = part["type"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" => McpPart::Text(redaction.text(part["text"].as_str().unwrap_or_default())),
-        "image" => decoded(&part["data"], &part["mimeType"], true),
-        "audio" => decoded(&part["data"], &part["mimeType"], false),
+        "image" => decoded(&part["data"], &part["mimeType"], true, redaction),
+        "audio" => decoded(&part["data"], &part["mimeType"], false, redaction),
         "resource" => resource(&part["resource"], redaction),
         "resource_link" => {
             McpPart::Link { uri: address(&part["uri"], redaction), name: string(&part["name"]) }
@@ -113,17 +115,17 @@ fn resource(contents: &Value, redaction: &Redaction) -> McpPart {
         return McpPart::Resource { uri, text: redaction.text(text) };
     }
     let is_picture = contents["mimeType"].as_str().is_some_and(|kind| kind.starts_with("image/"));
-    decoded(&contents["blob"], &contents["mimeType"], is_picture)
+    decoded(&contents["blob"], &contents["mimeType"], is_picture, redaction)
 }
 
 /// Base64 that does not decode is told, and never passed on.
-fn decoded(data: &Value, mime_type: &Value, is_picture: bool) -> McpPart {
-    let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind));
+fn decoded(data: &Value, mime_type: &Value, is_picture: bool, redaction: &Redaction) -> McpPart {
+    let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind) && !redaction.is_in(kind));
     let mime_type = mime_type.unwrap_or("application/octet-stream").to_owned();
     match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
         Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
-        Ok(bytes) => McpPart::File { mime_type, bytes },
-        Err(_) => McpPart::Text(format!("(a part of type {mime_type} could not be decoded)")),
+        Ok(bytes) => McpPart::File { mime_type, bytes: redaction.bytes(bytes) },
+        Err(_) => McpPart::Note(format!("(a part of type {mime_type} could not be decoded)")),
     }
 }
 
@@ -166,7 +168,7 @@ mod tests {
                 McpPart::Picture { mime_type: picture, bytes: bytes.clone() },
                 McpPart::File { mime_type: sound, bytes },
                 McpPart::Resource { uri: "x://1".into(), text: "hello".into() },
-                McpPart::Text(bad.into()),
+                McpPart::Note(bad.into()),
                 McpPart::Link { uri: "file:///etc/passwd".into(), name: "n".into() },
                 McpPart::File {
                     mime_type: "application/json".into(),
@@ -179,6 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn m13_a_file_holds_no_key() {
+        let log = STANDARD.encode("a sk-secret, and sk-secret\u{ff}");
+        let part = json!({"blob": log, "mimeType": "text/sk-secret"});
+        let answer = of(json!({"content": [{"type": "resource", "resource": part}]})).unwrap();
+        let bytes = "a [secret], and [secret]\u{ff}".into();
+        let mime_type = "application/octet-stream".into();
+        assert_eq!(answer.parts, [McpPart::File { mime_type, bytes }]);
+    }
+
+    #[test]
     fn m9_an_answer_that_asks_for_input_is_an_error() {
         let asks = json!({"resultType": "input_required", "inputRequests": {}});
         assert!(of(asks).unwrap_err().contains("input_required"));
@@ -188,6 +200,12 @@ mod tests {
     fn an_answer_of_many_parts_or_none_is_bounded() {
         assert_eq!(of(json!({})).unwrap(), McpAnswer::default());
         let parts: Vec<_> = (0..5_000).map(|_| json!({"type": "text", "text": "x"})).collect();
-        assert_eq!(of(json!({"content": parts})).unwrap().parts.len(), 1_001);
+        let contents: Vec<_> = (0..1_003).map(|_| json!({"uri": "x://1", "text": "x"})).collect();
+        let resource = of_resource(json!({"contents": contents}), &Redaction::default());
+        for (answer, left_out) in [(of(json!({"content": parts})), 4_000), (resource, 3)] {
+            let parts = answer.unwrap().parts;
+            let note = McpPart::Note(format!("({left_out} more parts are left out)"));
+            assert_eq!((parts.len(), parts.last()), (1_001, Some(&note)));
+        }
     }
 }

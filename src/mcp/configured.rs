@@ -16,6 +16,19 @@ use super::settings::{
 use crate::secret::Secret;
 use crate::units;
 
+/// Ends of words that a variable's name has when its value is a key.
+const KEY_WORDS: [&str; 9] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "AUTH",
+    "AUTHORIZATION",
+    "CREDENTIAL",
+];
+
 /// `[mcp]` as it is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -162,13 +175,16 @@ fn server_fault(name: &str, server: &ServerSection) -> Option<String> {
 
 impl ServerSection {
     fn resolve(&self, name: &str, source: &dyn ValueSource) -> McpServerSettings {
-        let transport = self.transport(source).unwrap_or_else(McpTransport::Missing);
+        let mut secrets = Vec::new();
+        let transport = self.transport(source, &mut secrets);
+        let transport = transport.unwrap_or_else(McpTransport::Missing);
         let usual = McpServerSettings::new(name, transport);
         let time = |written: &Option<Written>, usual| {
             let time = written.as_ref().and_then(|time| units::parse_duration(&time.0).ok());
             time.unwrap_or(usual)
         };
         McpServerSettings {
+            secrets,
             enabled: self.enabled.unwrap_or(true),
             scope: self.scope,
             instructions: self.instructions,
@@ -183,25 +199,38 @@ impl ServerSection {
         }
     }
 
-    /// The error says what is missing, and never a value.
-    fn transport(&self, source: &dyn ValueSource) -> Result<McpTransport, String> {
-        let resolved = |written: &BTreeMap<String, Written>| {
-            let each = written.iter();
-            each.map(|(name, value)| Ok((name.clone(), resolve(&value.0, source)?)))
-                .collect::<Result<Vec<_>, String>>()
+    /// The error says what is missing, and never a value. Adds what nobody is to read.
+    fn transport(
+        &self,
+        source: &dyn ValueSource,
+        secrets: &mut Vec<Secret>,
+    ) -> Result<McpTransport, String> {
+        // What is written plainly, such as a region, is no key unless its name says so.
+        let mut resolved = |written: &BTreeMap<String, Written>, is_key: &dyn Fn(&str) -> bool| {
+            let mut values = Vec::new();
+            for (name, value) in written {
+                let (value, parts) = resolve(&value.0, source)?;
+                if !parts.is_empty() || is_key(name) {
+                    secrets.push(value.clone());
+                }
+                secrets.extend(parts);
+                values.push((name.clone(), value));
+            }
+            Ok::<_, String>(values)
         };
         if let Some(url) = &self.url {
-            let headers = resolved(&self.headers)?.into_iter().map(|(name, value)| {
+            let headers = resolved(&self.headers, &|_| true)?.into_iter().map(|(name, value)| {
                 let header = HeaderName::from_bytes(name.as_bytes());
                 header.map(|header| (header, value)).map_err(|error| error.to_string())
             });
-            let headers = headers.collect::<Result<_, _>>()?;
+            let headers: Vec<_> = headers.collect::<Result<_, _>>()?;
+            secrets.extend(headers.iter().filter_map(|(_, value)| behind_scheme(value)));
             return Ok(McpTransport::Http { url: address(url)?, headers });
         }
         Ok(McpTransport::Stdio(McpCommand {
             program: self.command.clone().unwrap_or_default(),
             arguments: self.args.clone(),
-            variables: resolved(&self.env)?,
+            variables: resolved(&self.env, &is_name_of_key)?,
             directory: self.cwd.clone(),
             network: self.network.unwrap_or(true),
         }))
@@ -216,25 +245,44 @@ fn marked(marked: Option<&Marked>) -> MarkedTools {
     }
 }
 
-/// Puts values in the places of `${env:VAR}` and `${file:/path}`.
-fn resolve(written: &str, source: &dyn ValueSource) -> Result<Secret, String> {
-    let (mut text, mut rest) = (String::new(), written);
+/// Whether a variable with this name holds a key: one of its words ends so.
+fn is_name_of_key(variable: &str) -> bool {
+    let is_of_key = |word: &str| {
+        let word = word.to_ascii_uppercase();
+        let word = word.strip_suffix('S').unwrap_or(&word);
+        KEY_WORDS.iter().any(|end| word.ends_with(end))
+    };
+    variable.split(|c: char| !c.is_ascii_alphanumeric()).any(is_of_key)
+}
+
+/// The key of a header such as `Bearer KEY`: a server may repeat it alone.
+fn behind_scheme(header: &Secret) -> Option<Secret> {
+    let (_, key) = header.expose().split_once(' ')?;
+    Some(Secret::new(key.trim()))
+}
+
+/// Puts values in the places of `${env:VAR}` and `${file:/path}`. Returns them beside the whole: a
+/// server may repeat one alone.
+fn resolve(written: &str, source: &dyn ValueSource) -> Result<(Secret, Vec<Secret>), String> {
+    let (mut text, mut rest, mut parts) = (String::new(), written, Vec::new());
     while let Some((before, after)) = rest.split_once("${") {
         let (reference, behind) =
             after.split_once('}').ok_or("a value has `${` without `}`".to_owned())?;
         text.push_str(before);
-        match reference.split_once(':') {
+        let part = match reference.split_once(':') {
             Some(("env", name)) => {
                 let value = source.variable(name);
-                text.push_str(&value.ok_or_else(|| format!("the variable {name} is not set"))?);
+                Secret::new(value.ok_or_else(|| format!("the variable {name} is not set"))?)
             }
-            Some(("file", path)) => text.push_str(source.file(path)?.expose()),
+            Some(("file", path)) => source.file(path)?,
             _ => return Err("a value has `${` without `env:` or `file:`".into()),
-        }
+        };
+        text.push_str(part.expose());
+        parts.push(part);
         rest = behind;
     }
     text.push_str(rest);
-    Ok(Secret::new(text))
+    Ok((Secret::new(text), parts))
 }
 
 #[cfg(test)]
@@ -274,6 +322,34 @@ mod tests {
         assert!(!format!("{settings:?}").contains("th-1"));
         let McpTransport::Missing(why) = &settings.servers[1].transport else { panic!() };
         assert_eq!(why, "the variable NONE is not set");
+    }
+
+    /// What is taken out of the words of the only server.
+    fn secrets(text: &str) -> Vec<String> {
+        let settings = section(text).resolve(&Given);
+        let secrets = settings.servers[0].secrets.iter();
+        secrets.map(|secret| secret.expose().to_owned()).collect()
+    }
+
+    #[test]
+    fn each_part_of_a_value_is_a_key_beside_the_whole() {
+        let header = "[servers.a]\nurl = \"https://x.org\"\n\
+                      headers = { a = \"Bearer ${env:TOKEN}\", b = \"Basic literal\" }";
+        assert_eq!(secrets(header), ["Bearer th-1", "th-1", "Basic literal", "th-1", "literal"]);
+        let variable = "[servers.a]\ncommand = \"x\"\nenv = { O = \"--key=${file:/key}\" }";
+        assert_eq!(secrets(variable), ["--key=th-2", "th-2"]);
+    }
+
+    #[test]
+    fn a_variable_that_is_written_plainly_is_a_key_where_its_name_says_so() {
+        for name in ["API_KEY", "apikey", "GH_TOKEN", "AWS_CREDENTIALS", "DB_PASSWORD_2", "OAUTH"] {
+            assert!(is_name_of_key(name), "{name}");
+        }
+        for name in ["REGION", "GIT_AUTHOR_NAME", "KEYBOARD", "TOKENIZER", "", "MODE"] {
+            assert!(!is_name_of_key(name), "{name}");
+        }
+        let text = "[servers.a]\ncommand = \"x\"\nenv = { REGION = \"europe\", X_KEY = \"plain\" }";
+        assert_eq!(secrets(text), ["plain"]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Connection {
         launcher: &McpLauncher,
         lifecycle: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
-        let redaction = Redaction::new(settings.secrets());
+        let redaction = Redaction::new(settings.secrets.clone());
         let listeners = Listeners::default();
         let list_changed = Arc::new(Notify::new());
         let handler = Handler {

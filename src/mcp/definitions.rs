@@ -58,10 +58,11 @@ pub(super) struct Definitions {
 /// operator knows.
 pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Definitions {
     let mut found = Definitions::default();
-    let redaction = Redaction::new(settings.secrets());
+    let redaction = Redaction::new(settings.secrets.clone());
     let mut drop = |own_name: &str, why: String| {
-        let (server, own_name) =
-            (settings.name.clone(), text::shown_line(text::prefix(own_name, 128)));
+        let own_name = redaction.text(text::prefix(own_name, 128));
+        let (server, own_name) = (settings.name.clone(), text::shown_line(&own_name));
+        let why = redaction.text(&why);
         found.dropped.push(WithheldTool { server, own_name, name: None, why });
     };
     if MAX_TOOLS < listed.len() {
@@ -104,8 +105,14 @@ fn definition(
     own_name: &str,
     name: String,
 ) -> Result<McpTool, String> {
-    let schema = redaction.without_keys(tool["inputSchema"].clone());
-    let schema = InputSchema::foreign(&schema).map_err(|fault| fault.to_string())?;
+    if redaction.is_in(own_name) {
+        return Err("its name shows a key that the server was given".into());
+    }
+    // Without the key, the schema would be another one, and refuse right arguments.
+    if redaction.is_in_value(&tool["inputSchema"]) {
+        return Err("its input schema shows a key that the server was given".into());
+    }
+    let schema = InputSchema::foreign(&tool["inputSchema"]).map_err(|fault| fault.to_string())?;
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
         server: settings.name.clone(),
@@ -123,7 +130,8 @@ fn definition(
 /// see.
 fn told(server: &str, redaction: &Redaction, description: &str) -> String {
     let beginning = format!("[MCP server {server}] ");
-    let visible = redaction.text(text::prefix(description, 4 * MAX_DESCRIPTION_BYTES));
+    // Cut afterwards: the beginning of a key is not found.
+    let visible = redaction.text(description);
     let visible: String =
         visible.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
     let room = MAX_DESCRIPTION_BYTES - beginning.len();
@@ -145,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::mcp::settings::{MarkedTools, McpTransport};
+    use crate::secret::Secret;
 
     fn settings() -> McpServerSettings {
         McpServerSettings::new("git", McpTransport::Missing(String::new()))
@@ -222,6 +231,29 @@ mod tests {
         let marked = McpServerSettings { read_only, disable: vec!["a".into()], ..settings() };
         let found = definitions(&marked, &[hinted, tool("a")]);
         assert!(found.tools[0].read_only && found.tools.len() == 1 && found.dropped.is_empty());
+    }
+
+    #[test]
+    fn m13_a_schema_or_name_that_shows_a_key_drops_its_tool_and_the_reason_does_not_show_it() {
+        let secrets = vec![Secret::new("sk-very-secret")];
+        let settings = McpServerSettings { secrets, ..settings() };
+        let with = |property: Value| json!({"name": "a", "inputSchema": {"type": "object", "properties": property}});
+        for property in [
+            json!({"x": {"description": "As sk-very-secret."}}),
+            json!({"x": {"enum": ["sk-very-\u{200b}secret"]}}),
+            json!({"sk-very-secret": {}}),
+            json!({"x": {"pattern": "^sk-very-secret$", "default": 1}}),
+        ] {
+            let found = definitions(&settings, &[with(property)]);
+            let why = "its input schema shows a key that the server was given";
+            assert_eq!((found.tools.len(), &*found.dropped[0].why), (0, why));
+        }
+        for own_name in ["sk-very-secret", "get sk-very-secret", "sk-very-secret!"] {
+            let found = definitions(&settings, &[tool(own_name)]);
+            assert_eq!(found.tools.len(), 0);
+            assert!(!format!("{:?}", found.dropped).contains("very"), "{:?}", found.dropped);
+        }
+        assert_eq!(definitions(&settings, &[with(json!({"x": {"default": "sk"}}))]).tools.len(), 1);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) fn resources(server: &str, listed: &[Value], redaction: &Redaction) -
         let template = entry["uriTemplate"].as_str();
         let uri = template.or_else(|| entry["uri"].as_str())?;
         // It is sent back as it is, so nothing may be changed in it.
-        is_address(uri).then(|| McpResource {
+        (is_address(uri) && !redaction.is_in(uri)).then(|| McpResource {
             server: server.to_owned(),
             uri: uri.to_owned(),
             is_template: template.is_some(),
@@ -65,7 +65,7 @@ pub(super) fn prompts(server: &str, listed: &[Value], redaction: &Redaction) -> 
         Some((redaction.line(name), argument["required"] == true))
     };
     let prompt = |entry: &Value| {
-        let name = entry["name"].as_str().filter(is_name)?;
+        let name = entry["name"].as_str().filter(is_name).filter(|name| !redaction.is_in(name))?;
         Some(McpPrompt {
             server: server.to_owned(),
             name: name.to_owned(),
@@ -118,12 +118,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::secret::Secret;
 
     #[test]
     fn resources_and_prompts_that_cannot_be_named_are_left_out() {
-        let redaction = Redaction::default();
+        let redaction = Redaction::new(vec![Secret::new("sk-very-secret")]);
         let listed = [
             json!({"uri": "x://1", "name": "One"}),
+            json!({"uri": "x://sk-very-secret/1", "name": "One"}),
             json!({"uriTemplate": "x://{id}", "name": "Any"}),
             json!({"uri": "x://\u{202e}1"}),
             json!({"name": "none"}),
@@ -131,7 +133,12 @@ mod tests {
         let found = resources("s", &listed, &redaction);
         assert_eq!(found.iter().map(|found| found.is_template).collect::<Vec<_>>(), [false, true]);
 
-        let listed = [json!({"name": "a b"}), json!({"name": "ok", "arguments": 1}), json!(null)];
+        let listed = [
+            json!({"name": "a b"}),
+            json!({"name": "ok", "arguments": 1}),
+            json!({"name": "sk-very-secret"}),
+            json!(null),
+        ];
         let found = prompts("s", &listed, &redaction);
         assert_eq!(found.iter().map(|found| &*found.name).collect::<Vec<_>>(), ["ok"]);
     }

@@ -53,17 +53,44 @@ pub(super) struct PinFile {
     pins: Mutex<LiveFile<Pins>>,
 }
 
+/// Why a tool is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PinFault {
+    Changed,
+    New,
+    /// Whether it changes later could not be told.
+    NotPinned,
+}
+
+impl PinFault {
+    /// In words, with what helps.
+    pub(super) fn why(self, server: &str) -> String {
+        let why = match self {
+            Self::Changed => "its definition has changed since it was first seen",
+            Self::New => "it is new",
+            Self::NotPinned => {
+                return format!(
+                    "its definition could not be kept in {NAME}, which is tried again; the log says why"
+                );
+            }
+        };
+        format!("{why}; the operator takes it with `toolhand mcp accept {server}`")
+    }
+}
+
 /// Why a tool is taken away. `None`: it is not.
 pub(super) fn fault(
     policy: PinPolicy,
     pins: Option<&ServerPins>,
     tool: &McpTool,
-) -> Option<&'static str> {
-    let pins = pins.filter(|_| policy != PinPolicy::Off)?;
-    match pins.tools.get(&tool.own_name) {
-        Some(digest) if *digest == tool.digest => None,
-        Some(_) => Some("its definition has changed since it was first seen"),
-        None => (policy == PinPolicy::All).then_some("it is new"),
+) -> Option<PinFault> {
+    let pinned = pins.and_then(|pins| pins.tools.get(&tool.own_name));
+    match (policy, pinned) {
+        (PinPolicy::Off, _) => None,
+        (_, Some(digest)) if *digest == tool.digest => None,
+        (_, Some(_)) => Some(PinFault::Changed),
+        (PinPolicy::All, None) if pins.is_some() => Some(PinFault::New),
+        (_, None) => Some(PinFault::NotPinned),
     }
 }
 
@@ -194,23 +221,37 @@ mod tests {
 
     #[test]
     fn m4_a_tool_that_changes_is_taken_away_and_comes_back_when_it_changes_back() {
-        let known = pins(&[("log", "Shows."), ("add", "Adds.")]);
+        let known = pins(&[("log", "Shows."), ("add", "Adds."), ("new", "New.")]);
         let now = tools(&[("log", "Shows, and sends."), ("add", "Adds."), ("new", "New.")]);
         let faults = |policy| {
-            let fault = |tool: &Arc<McpTool>| fault(policy, Some(&known), tool).is_some();
+            let fault = |tool: &Arc<McpTool>| fault(policy, Some(&known), tool);
             now.iter().map(fault).collect::<Vec<_>>()
         };
+        let changed = Some(PinFault::Changed);
 
         assert_eq!(
             now.iter().map(|tool| &*tool.own_name).collect::<Vec<_>>(),
             ["add", "log", "new"]
         );
-        assert_eq!(faults(PinPolicy::Changed), [false, true, false]);
-        assert_eq!(faults(PinPolicy::All), [false, true, true]);
-        assert_eq!(faults(PinPolicy::Off), [false; 3]);
-        assert_eq!(fault(PinPolicy::All, None, &now[1]), None);
+        assert_eq!(faults(PinPolicy::Changed), [None, changed, None]);
+        assert_eq!(faults(PinPolicy::All), [None, changed, None]);
+        assert_eq!(faults(PinPolicy::Off), [None; 3]);
         let back = tools(&[("log", "Shows.")]);
         assert_eq!(fault(PinPolicy::Changed, Some(&known), &back[0]), None);
+    }
+
+    #[test]
+    fn m4_a_tool_that_is_not_pinned_is_taken_away() {
+        let known = pins(&[("log", "Shows.")]);
+        let new = &tools(&[("new", "New.")])[0];
+        let fault = |policy, known| fault(policy, known, new);
+
+        assert_eq!(fault(PinPolicy::Changed, Some(&known)), Some(PinFault::NotPinned));
+        assert_eq!(fault(PinPolicy::All, Some(&known)), Some(PinFault::New));
+        for policy in [PinPolicy::Changed, PinPolicy::All] {
+            assert_eq!(fault(policy, None), Some(PinFault::NotPinned));
+        }
+        assert_eq!(fault(PinPolicy::Off, None), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Takes out of a server's words what nobody is to read: its keys, escape sequences and hidden
 //! characters.
 
+use memchr::memmem;
 use serde_json::Value;
 
 use crate::processes;
@@ -9,6 +10,9 @@ use crate::text;
 
 /// Shorter values are no keys, and would hit ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
+
+/// What stands in the place of a key.
+const REDACTED: &str = "[secret]";
 
 /// The longest line that an error tells.
 const MAX_LINE_CHARS: usize = 300;
@@ -36,18 +40,49 @@ impl Redaction {
         let mut shown = text.to_owned();
         for secret in &self.secrets {
             if shown.contains(secret.expose()) {
-                shown = shown.replace(secret.expose(), "[secret]");
+                shown = shown.replace(secret.expose(), REDACTED);
             }
         }
         shown
     }
 
-    /// A value without the keys, and else as it is: characters of a schema mean something.
-    pub(super) fn without_keys(&self, value: Value) -> Value {
-        if self.secrets.is_empty() {
-            return value;
+    /// Whether a text, once it is shown, shows a key.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let shown = processes::without_escapes(text);
+        let shown = text::without_hidden(&shown);
+        self.secrets.iter().any(|secret| shown.contains(secret.expose()))
+    }
+
+    /// The same for each text of a value, names of members among them.
+    pub(super) fn is_in_value(&self, value: &Value) -> bool {
+        match value {
+            _ if self.secrets.is_empty() => false,
+            Value::String(text) => self.is_in(text),
+            Value::Array(values) => values.iter().any(|value| self.is_in_value(value)),
+            Value::Object(members) => {
+                members.iter().any(|(name, value)| self.is_in(name) || self.is_in_value(value))
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
         }
-        changed(value, &|text| self.keys_taken_out(text))
+    }
+
+    /// The bytes of a file without the keys.
+    pub(super) fn bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+        self.secrets.iter().fold(bytes, |bytes, secret| {
+            let key = secret.expose().as_bytes();
+            let places: Vec<usize> = memmem::find_iter(&bytes, key).collect();
+            let (mut kept, mut from) = (Vec::new(), 0);
+            for place in &places {
+                kept.extend_from_slice(&bytes[from..*place]);
+                kept.extend_from_slice(REDACTED.as_bytes());
+                from = place + key.len();
+            }
+            if places.is_empty() {
+                return bytes;
+            }
+            kept.extend_from_slice(&bytes[from..]);
+            kept
+        })
     }
 
     /// The first line, short: what follows in an error is for who wrote the server.

@@ -14,7 +14,7 @@ use super::connection::{Connection, ServerFacts, StartFault};
 use super::definitions::{MAX_TOOLS, McpTool, WithheldTool, definitions};
 use super::launcher::McpLauncher;
 use super::offers::{McpPrompt, McpResource, prompts, resources};
-use super::pins::{PinFile, ServerPins};
+use super::pins::{self, PinFault, PinFile, ServerPins};
 use super::restarts::Restarts;
 use super::settings::{McpServerSettings, PinPolicy};
 
@@ -104,6 +104,15 @@ pub(super) struct ServerServices {
     pub(super) pins: Arc<PinFile>,
     pub(super) policy: PinPolicy,
     pub(super) backoff: Vec<Duration>,
+}
+
+impl ServerServices {
+    /// Pins the tools of a server that were not known. Blocks.
+    fn pin(&self, server: &str, seen: &ServerPins) {
+        if let Err(error) = self.pins.note(self.policy, seen) {
+            tracing::warn!(server, %error, "the tools of an MCP server cannot be pinned");
+        }
+    }
 }
 
 impl Server {
@@ -229,13 +238,10 @@ impl Server {
         catalogue: Offers,
         took: Duration,
     ) {
-        let (pins, policy) = (services.pins.clone(), services.policy);
+        let (services, name) = (services.clone(), self.settings.name.clone());
         let seen = self.pins(&catalogue.tools);
-        let noted = spawn_blocking(move || pins.note(policy, &seen)).await;
-        let noted = noted.unwrap_or_else(|error| Err(error.to_string()));
-        if let Err(error) = noted {
-            tracing::warn!(server = self.settings.name, %error, "its tools cannot be pinned");
-        }
+        // What could not be pinned is not offered until it is.
+        _ = spawn_blocking(move || services.pin(&name, &seen)).await;
         self.tell_of_dropped(&catalogue.dropped);
         self.status.send_modify(|status| {
             status.catalogue = Arc::new(catalogue);
@@ -256,6 +262,16 @@ impl Server {
         let server = &self.settings.name;
         let (tools, tool, why) = (dropped.len(), &first.own_name, &first.why);
         tracing::warn!(server, tools, tool, why, "tools of an MCP server are not offered");
+    }
+
+    /// Pins the tools again that could not be pinned when they were listed. Blocks.
+    pub(super) fn pin_the_rest(&self, services: &ServerServices, tools: &[Arc<McpTool>]) {
+        let Ok(known) = services.pins.current() else { return };
+        let known = pins::of_server(&known, &self.settings.name, &self.started_as);
+        let is_left = |tool| pins::fault(services.policy, known, tool) == Some(PinFault::NotPinned);
+        if tools.iter().any(|tool| is_left(tool)) {
+            services.pin(&self.settings.name, &self.pins(tools));
+        }
     }
 
     pub(super) fn pins(&self, tools: &[Arc<McpTool>]) -> ServerPins {

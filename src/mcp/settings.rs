@@ -52,6 +52,8 @@ pub(crate) struct McpServerSettings {
     pub(crate) name: String,
     pub(crate) owner: McpOwner,
     pub(crate) transport: McpTransport,
+    /// The keys that the server was given. None of what it says may hold them.
+    pub(crate) secrets: Vec<Secret>,
     pub(crate) enabled: bool,
     pub(crate) scope: McpScope,
     /// Whether the model is told what the server says of itself.
@@ -125,6 +127,8 @@ impl McpServerSettings {
             name: name.into(),
             owner: McpOwner::Operator,
             transport,
+            // Those of a workspace's file are in the repository, for everyone to read.
+            secrets: Vec::new(),
             enabled: true,
             scope: McpScope::All,
             instructions: false,
@@ -159,20 +163,5 @@ impl McpServerSettings {
             McpTransport::Missing(_) => {}
         }
         hasher.finalize().to_hex()[..32].to_owned()
-    }
-
-    /// The keys that the server was given. None of what it says may hold them.
-    pub(super) fn secrets(&self) -> Vec<Secret> {
-        match &self.transport {
-            // They are in the repository, for everyone to read.
-            _ if self.owner.is_workspace() => Vec::new(),
-            McpTransport::Stdio(command) => {
-                command.variables.iter().map(|(_, value)| value.clone()).collect()
-            }
-            McpTransport::Http { headers, .. } => {
-                headers.iter().map(|(_, value)| value.clone()).collect()
-            }
-            McpTransport::Missing(_) => Vec::new(),
-        }
     }
 }

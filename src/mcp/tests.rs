@@ -48,8 +48,9 @@ impl Ground {
             directory: None,
             network: true,
         };
+        let secrets = command.variables.iter().map(|(_, value)| value.clone()).collect();
         let transport = McpTransport::Stdio(command);
-        McpServerSettings::new(name, transport)
+        McpServerSettings { secrets, ..McpServerSettings::new(name, transport) }
     }
 
     fn launcher(&self) -> McpLauncher {
@@ -168,6 +169,28 @@ async fn m4_a_definition_that_changed_while_we_were_away_is_taken_away() {
     let snapshot = other.start().await.snapshot();
 
     assert!(snapshot.tools.is_empty() && snapshot.withheld.len() == 1, "{started_with}");
+}
+
+#[tokio::test]
+async fn m4_a_tool_that_cannot_be_pinned_is_not_offered_until_it_can() {
+    for policy in [PinPolicy::Changed, PinPolicy::All] {
+        let script = answering(json!([{"result": text("done")}]));
+        let mut ground = Ground::new().server("scripted", script);
+        ground.settings.pin = policy;
+        // A directory in the place of the file that is locked.
+        let in_the_way = ground.directory.path().join("mcp-pins.lock");
+        fs::create_dir(&in_the_way).unwrap();
+        let servers = ground.start().await;
+
+        let before = servers.snapshot();
+        assert!(before.tools.is_empty());
+        assert!(before.withheld[0].why.contains("could not be kept"), "{before:?}");
+        assert_eq!(servers.states()[0].tools, 0);
+
+        fs::remove_dir(&in_the_way).unwrap();
+        assert!(call(&servers).await.is_ok());
+        assert!(servers.snapshot().withheld.is_empty());
+    }
 }
 
 #[tokio::test]

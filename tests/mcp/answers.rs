@@ -99,7 +99,8 @@ async fn m13_neither_a_key_nor_a_stack_reaches_the_model_or_the_client() {
         "prints": [{ "env": "SERVER_KEY" }],
         "others": [{ "env": "TOOLHAND_API_KEY" }],
     } });
-    let more = "env = { SERVER_KEY = \"${env:GIVEN_KEY}\" }";
+    // The server repeats the key alone, and the whole value.
+    let more = "env = { SERVER_KEY = \"--key=${env:GIVEN_KEY}\" }";
     let server = allowed(&upstream, &[("s", script, more)])
         .environment("GIVEN_KEY", SERVER_KEY)
         .start()

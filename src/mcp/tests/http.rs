@@ -28,7 +28,9 @@ async fn state_of(url: &str) -> McpState {
     ground.settings.backoff = Vec::new();
     let headers = vec![(reqwest::header::AUTHORIZATION, Secret::new("Bearer sk-very-secret"))];
     let transport = McpTransport::Http { url: url.parse().unwrap(), headers };
-    ground.settings.servers.push(McpServerSettings::new("web", transport));
+    let secrets = vec![Secret::new("sk-very-secret")];
+    let settings = McpServerSettings::new("web", transport);
+    ground.settings.servers.push(McpServerSettings { secrets, ..settings });
     let servers = ground.start().await;
     until(&servers, "web", |state| !matches!(state, McpState::Starting | McpState::Failed(_)))
         .await;

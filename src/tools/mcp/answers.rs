@@ -24,14 +24,14 @@ pub(crate) async fn output(answer: McpAnswer, source: &str) -> Result<ToolOutput
     for part in parts {
         gathered.add(part, source).await;
     }
-    let Gathered { mut lines, pictures, files, left_out } = gathered;
+    let Gathered { mut lines, pictures, files, left_out, has_text } = gathered;
     if left_out > 0 {
         lines.push(format!("({left_out} more parts that are no text were left out)"));
     }
-    let text = match &structured {
-        Some(value) if lines.is_empty() && files.is_empty() => pretty(value),
-        _ => lines.join("\n"),
-    };
+    if let Some(value) = structured.as_ref().filter(|_| !has_text) {
+        lines.insert(0, pretty(value));
+    }
+    let text = lines.join("\n");
     let structured = structured.unwrap_or(Value::Null);
     Ok(ToolOutput { pictures, files, is_error, ..ToolOutput::text(text).with(structured) })
 }
@@ -42,13 +42,20 @@ struct Gathered {
     pictures: Vec<Picture>,
     files: Vec<AnswerFile>,
     left_out: usize,
+    /// Whether one of the lines is a text of the server's.
+    has_text: bool,
 }
 
 impl Gathered {
     async fn add(&mut self, part: McpPart, source: &str) {
         match part {
-            McpPart::Text(text) => self.lines.push(text),
+            McpPart::Text(text) => {
+                self.has_text |= !text.trim().is_empty();
+                self.lines.push(text);
+            }
+            McpPart::Note(note) => self.lines.push(note),
             McpPart::Resource { uri, text } => {
+                self.has_text = true;
                 self.lines.push(format!("[resource {uri}]\n{text}"));
             }
             McpPart::Link { uri, name } => {
@@ -138,6 +145,27 @@ mod tests {
         assert_eq!(of(vec![], Some(value.clone())).await.text.to_string(), "{\n  \"a\": 1\n}");
         let both = of(vec![McpPart::Text("one".into())], Some(value.clone())).await;
         assert_eq!((both.text.to_string(), both.structured), ("one".to_owned(), value));
+    }
+
+    #[tokio::test]
+    async fn structured_content_is_the_text_beside_parts_that_are_none() {
+        let gif = include_bytes!("../../../tests/documents/still.gif").to_vec();
+        let parts = vec![
+            McpPart::Text(" \n".into()),
+            McpPart::Picture { mime_type: "image/gif".into(), bytes: gif },
+            McpPart::File { mime_type: "audio/wav".into(), bytes: vec![1, 2] },
+            McpPart::Link { uri: "x://1".into(), name: "one".into() },
+            McpPart::Note("(2 more parts are left out)".into()),
+        ];
+        let output = of(parts, Some(json!({ "a": 1 }))).await;
+        let text = output.text.to_string();
+        assert!(text.starts_with("{\n  \"a\": 1\n}\n"), "{text}");
+        assert!(text.contains("(image attached) GIF"), "{text}");
+        assert!(
+            text.ends_with("[link to the resource one: x://1]\n(2 more parts are left out)"),
+            "{text}"
+        );
+        assert_eq!((output.pictures.len(), output.files.len()), (1, 1));
     }
 
     #[tokio::test]
