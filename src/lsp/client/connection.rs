@@ -2,7 +2,7 @@
 //! asks, and hands on what it tells.
 //!
 //! The connection ends with its value, and for good: at the first message that cannot be read,
-//! or when the server closes its output.
+//! when the server closes its output, or when it does not read a message within the limit.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -25,6 +25,10 @@ use crate::sync;
 
 /// Messages that wait for a server that does not read. Whoever sends more waits.
 const MAX_WAITING: usize = 64;
+
+/// The room that is reserved for the notifications of one document: that another is closed, and
+/// that it is opened.
+const MAX_NOTIFICATIONS: usize = 2;
 
 /// A notification of the server.
 pub(super) type OnNotification = Box<dyn Fn(&str, &Params) + Send + Sync>;
@@ -54,6 +58,18 @@ pub(super) struct Connection {
     _tasks: JoinSet<()>,
 }
 
+/// Room for the notifications of one document.
+pub(super) struct Room<'c>(mpsc::PermitIterator<'c, Bytes>);
+
+/// How writing has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// Nothing more is to be written, or the server has closed its input.
+    Done,
+    /// The server did not read a message within the limit.
+    Stalled,
+}
+
 /// The requests that wait for their answers.
 #[derive(Debug, Default)]
 struct Pending(Mutex<HashMap<i64, oneshot::Sender<Result<Params, ResponseError>>>>);
@@ -65,16 +81,20 @@ struct Waiting<'c> {
 }
 
 impl Connection {
-    /// `settings` are for the server, when it asks for its configuration.
+    /// `settings` are for the server, when it asks for its configuration. It must read each
+    /// message within `read_limit`.
     pub(super) fn open(
         input: impl AsyncWrite + Send + Unpin + 'static,
         output: impl AsyncRead + Send + Unpin + 'static,
         settings: Value,
+        read_limit: Duration,
         on_notification: OnNotification,
     ) -> Self {
         let (outgoing, to_write) = mpsc::channel(MAX_WAITING);
         let (end, ended) = watch::channel(None);
         let pending = Arc::new(Pending::default());
+        let end = Arc::new(end);
+        let (stalled, waiting) = (Arc::clone(&end), Arc::clone(&pending));
         let reader = Reader {
             pending: Arc::clone(&pending),
             outgoing: outgoing.downgrade(),
@@ -83,12 +103,18 @@ impl Connection {
         };
         let read = async move {
             let why = reader.read_all(output).await;
+            end_with(&end, why);
             reader.pending.fail_all();
-            end.send_replace(Some(why));
+        };
+        let write = async move {
+            if write_all(input, to_write, read_limit).await == Written::Stalled {
+                end_with(&stalled, format!("did not read what it was sent within {read_limit:?}"));
+                waiting.fail_all();
+            }
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(read);
-        tasks.spawn(write_all(input, to_write));
+        tasks.spawn(write);
         Self { outgoing, pending, next_id: AtomicI64::new(1), ended, _tasks: tasks }
     }
 
@@ -114,6 +140,16 @@ impl Connection {
         self.send(message::notification(method, params)).await
     }
 
+    /// Waits until there is room for the notifications of one document. What is told then is
+    /// told at once, so that it cannot be given up half-way.
+    pub(super) async fn room(&self) -> Result<Room<'_>, RequestError> {
+        if self.has_ended() {
+            return Err(self.why_ended());
+        }
+        let room = self.outgoing.reserve_many(MAX_NOTIFICATIONS).await;
+        room.map(Room).map_err(|_| self.why_ended())
+    }
+
     /// Why the connection has ended, once it has.
     pub(super) async fn ended(&self) -> String {
         let mut ended = self.ended.clone();
@@ -135,6 +171,16 @@ impl Connection {
     fn why_ended(&self) -> RequestError {
         let why = self.ended.borrow().clone();
         RequestError::Ended(why.unwrap_or_else(|| "has closed its input".to_owned()))
+    }
+}
+
+impl Room<'_> {
+    /// Tells the server. There is room for no more than a document needs.
+    pub(super) fn tell(&mut self, method: &str, params: &Value) {
+        debug_assert!(0 < self.0.len(), "a document needs more room");
+        if let Some(permit) = self.0.next() {
+            permit.send(message::notification(method, params));
+        }
     }
 }
 
@@ -214,13 +260,29 @@ impl Reader {
     }
 }
 
-async fn write_all(input: impl AsyncWrite + Send + Unpin, mut to_write: mpsc::Receiver<Bytes>) {
+/// The first reason stands.
+fn end_with(end: &watch::Sender<Option<String>>, why: String) {
+    end.send_if_modified(|ended| {
+        let is_first = ended.is_none();
+        ended.get_or_insert(why);
+        is_first
+    });
+}
+
+async fn write_all(
+    input: impl AsyncWrite + Send + Unpin,
+    mut to_write: mpsc::Receiver<Bytes>,
+    read_limit: Duration,
+) -> Written {
     let mut messages = FramedWrite::new(input, MessageCodec::default());
     while let Some(body) = to_write.recv().await {
-        if messages.send(body).await.is_err() {
-            return;
+        match timeout(read_limit, messages.send(body)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => break,
+            Err(_) => return Written::Stalled,
         }
     }
+    Written::Done
 }
 
 #[cfg(test)]
@@ -241,7 +303,8 @@ mod tests {
         let (told, notified) = mpsc::unbounded_channel();
         let on_notification: OnNotification =
             Box::new(move |method, _| _ = told.send(method.to_owned()));
-        let connection = Connection::open(input, output, json!({ "a": 1 }), on_notification);
+        let settings = json!({ "a": 1 });
+        let connection = Connection::open(input, output, settings, READ_LIMIT, on_notification);
         (connection, Framed::new(theirs, MessageCodec::default()), notified)
     }
 
@@ -259,6 +322,7 @@ mod tests {
     }
 
     const LIMIT: Duration = Duration::from_secs(5);
+    const READ_LIMIT: Duration = Duration::from_secs(30);
 
     #[tokio::test]
     async fn answers_find_their_requests_in_any_order() {
@@ -332,6 +396,15 @@ mod tests {
             let again = connection.request("b", &json!({}), LIMIT).await.unwrap_err();
             assert_eq!(again.to_string(), why);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_read_ends_the_connection() {
+        let (connection, _peer, _) = connect();
+        let long = json!("x".repeat(1 << 17));
+        let error = connection.request("a", &long, Duration::MAX).await.unwrap_err();
+        assert_eq!(error.to_string(), "did not read what it was sent within 30s");
+        assert_eq!(connection.ended().await, error.to_string());
     }
 
     #[tokio::test]

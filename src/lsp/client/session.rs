@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::abilities::{Abilities, initialize};
-use super::connection::{Connection, RequestError};
+use super::connection::{Connection, RequestError, Room};
 use super::diagnostics::{self, Finding, MAX_KEPT};
 use super::documents::{Document, Documents};
 use super::message::Params;
@@ -26,7 +26,7 @@ use super::source::{self, Now};
 use crate::blocking::FILES;
 use crate::processes::LastWords;
 use crate::sync;
-use crate::workspace::Workspace;
+use crate::workspace::{FileVersion, Workspace};
 
 /// In its first seconds a server may not know yet that it has something to read.
 const FIRST_SECONDS: Duration = Duration::from_secs(20);
@@ -112,7 +112,8 @@ impl Session {
             listener.take(method, params);
         });
         let last_words = LastWords::listen(started.errors);
-        let connection = Connection::open(started.input, started.output, settings, on_notification);
+        let (input, output) = (started.input, started.output);
+        let connection = Connection::open(input, output, settings, timeout, on_notification);
         let mut session = Self {
             name: program.name.clone(),
             connection,
@@ -159,10 +160,13 @@ impl Session {
 
     /// Asks the server to end by itself.
     pub(super) async fn shut_down(&self) {
-        if self.connection.request("shutdown", &Value::Null, SHUTDOWN_TIMEOUT).await.is_ok()
-            && self.connection.notify("exit", &Value::Null).await.is_ok()
-        {
-            _ = timeout(SHUTDOWN_TIMEOUT, self.connection.ended()).await;
+        let leave = async {
+            if self.connection.notify("exit", &Value::Null).await.is_ok() {
+                self.connection.ended().await;
+            }
+        };
+        if self.connection.request("shutdown", &Value::Null, SHUTDOWN_TIMEOUT).await.is_ok() {
+            _ = timeout(SHUTDOWN_TIMEOUT, leave).await;
         }
     }
 
@@ -178,9 +182,8 @@ impl Session {
             return Err(format!("{} does not offer {}", self.name, operation.method()));
         }
         let deadline = Instant::now() + self.timeout;
-        self.synchronise(question.document.as_ref(), workspace)
-            .await
-            .map_err(|it| self.named(&it))?;
+        let synchronised = self.synchronise(question.document.as_ref(), workspace, deadline).await;
+        synchronised.map_err(|error| self.named(&error))?;
         loop {
             let mut changed = self.told.changed.subscribe();
             let found = match self.ask_once(question, deadline).await {
@@ -248,7 +251,8 @@ impl Session {
     pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
         let deadline = Instant::now() + self.timeout;
         let since = self.told.published.count();
-        let Ok(Some(version)) = self.synchronise(Some(&document), workspace).await else { return };
+        let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
+        let Ok(Some(version)) = synchronised else { return };
         if self.abilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
@@ -279,8 +283,8 @@ impl Session {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
         let since = self.told.published.count();
-        let version = timeout_at(deadline, self.synchronise(Some(&document), workspace)).await;
-        let version = version.ok()?.ok()??;
+        let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
+        let version = synchronised.ok()??;
         let saved = json!({ "textDocument": { "uri": super::uri::from_path(&path) } });
         _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
         let left = deadline.saturating_duration_since(Instant::now());
@@ -323,23 +327,26 @@ impl Session {
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
+        deadline: Instant,
+    ) -> Result<Option<i32>, String> {
+        let synchronised = timeout_at(deadline, self.synchronise_all(current, workspace)).await;
+        synchronised.map_err(|_| "did not read what it was sent in time".to_owned())?
+    }
+
+    /// May be given up at any time: what counts as told has been handed on to the server.
+    async fn synchronise_all(
+        &self,
+        current: Option<&(Document, String)>,
+        workspace: &Arc<Workspace>,
     ) -> Result<Option<i32>, String> {
         let mut documents = self.documents.lock().await;
         let asked = current.map(|(document, _)| document.path.clone());
         let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
         let others = open.into_iter().filter(|(path, _)| Some(path) != asked.as_ref());
-        let (others, workspace): (Vec<_>, _) = (others.collect(), Arc::clone(workspace));
-        let look = move || {
-            let now = others.into_iter().map(|(path, file)| {
-                let now = source::now(&workspace, &path, &file);
-                (path, now)
-            });
-            now.collect::<Vec<_>>()
-        };
-        let others = FILES.run(look).await.map_err(|error| error.to_string())?;
-        for (path, now) in others {
+        for (path, now) in changed_on_disk(others.collect(), workspace).await? {
+            let mut room = self.room().await?;
             let told = match now {
-                Now::Same => Vec::new(),
+                Now::Same => continue,
                 // Its language was told when it was opened.
                 Now::Changed(document) => documents.update(&document, ""),
                 Now::Gone => {
@@ -347,15 +354,17 @@ impl Session {
                     documents.close(&path).into_iter().collect()
                 }
             };
-            for (method, params) in told {
-                self.tell(method, &params).await?;
-            }
+            told.iter().for_each(|(method, params)| room.tell(method, params));
         }
         let Some((document, language)) = current else { return Ok(None) };
-        for (method, params) in documents.update(document, language) {
-            self.tell(method, &params).await?;
-        }
+        let mut room = self.room().await?;
+        let told = documents.update(document, language);
+        told.iter().for_each(|(method, params)| room.tell(method, params));
         Ok(documents.version(&document.path))
+    }
+
+    async fn room(&self) -> Result<Room<'_>, String> {
+        self.connection.room().await.map_err(|error| error.to_string())
     }
 
     async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {
@@ -430,6 +439,28 @@ impl Told {
     }
 }
 
+/// What has become of documents, of those that are not as they were.
+async fn changed_on_disk(
+    documents: Vec<(PathBuf, FileVersion)>,
+    workspace: &Arc<Workspace>,
+) -> Result<Vec<(PathBuf, Now)>, String> {
+    if documents.is_empty() {
+        return Ok(Vec::new());
+    }
+    let workspace = Arc::clone(workspace);
+    let look = move || {
+        let all = documents.into_iter().map(|(path, file)| {
+            let now = source::now(&workspace, &path, &file);
+            (path, now)
+        });
+        all.filter(|(_, now)| !matches!(now, Now::Same)).collect()
+    };
+    FILES.run(look).await.map_err(|error| error.to_string())
+}
+
 fn unreadable(method: &str) -> RequestError {
     RequestError::Unreadable(method.to_owned())
 }
+
+#[cfg(test)]
+mod tests;
