@@ -22,7 +22,7 @@ pub(super) struct BodyLimits {
 }
 
 /// A whole body.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     /// Bytes as they were sent.

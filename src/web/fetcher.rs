@@ -9,7 +9,7 @@ use reqwest::header::{
 use reqwest::{ClientBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
 
-use super::body::{BodyLimits, receive};
+use super::body::{Body, BodyLimits, receive};
 use super::connector::Connector;
 use super::content::ContentType;
 use super::destination::Destinations;
@@ -47,6 +47,13 @@ pub(super) enum Fetched {
     },
 }
 
+/// Where the redirects within a host have led.
+#[derive(Debug)]
+enum Followed {
+    Answer { url: PageUrl, response: Response },
+    Redirect { status: StatusCode, target: PageUrl },
+}
+
 #[derive(Debug)]
 pub(super) struct FetchedBody {
     /// Where it stood in the end.
@@ -77,26 +84,38 @@ impl Fetcher {
 
     pub(super) async fn fetch(&self, url: &PageUrl) -> Result<Fetched, FetchError> {
         let deadline = Instant::now() + self.timeout;
-        let fetched = timeout_at(deadline, self.follow(url)).await;
-        fetched.unwrap_or(Err(FetchError::Timeout(self.timeout)))
+        // All redirects that are followed stay on the host.
+        let _permit = self.within(deadline, self.hosts.enter(url.host())).await?;
+        match self.within(deadline, self.follow(url)).await?? {
+            Followed::Answer { url, response } => {
+                self.body(url, response, deadline).await.map(Fetched::Body)
+            }
+            Followed::Redirect { status, target } => Ok(Fetched::Redirect { status, target }),
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        deadline: Instant,
+        work: impl Future<Output = T>,
+    ) -> Result<T, FetchError> {
+        timeout_at(deadline, work).await.map_err(|_| FetchError::Timeout(self.timeout))
     }
 
     /// Goes from one URL to the next, as long as they are of one host.
-    async fn follow(&self, first: &PageUrl) -> Result<Fetched, FetchError> {
-        // All redirects that are followed stay on the host.
-        let _permit = self.hosts.enter(first.host()).await;
+    async fn follow(&self, first: &PageUrl) -> Result<Followed, FetchError> {
         let mut url = first.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.ask(&url).await?;
             let Some(target) = self.target(&url, &response)? else {
-                return self.body(url, response).await.map(Fetched::Body);
+                return Ok(Followed::Answer { url, response });
             };
             if !url.may_lead_to(&target) {
                 // Whoever is told an address may fetch it, so it must be one that can be.
                 let found = self.addresses(&target).await;
                 let status = response.status();
                 return match found {
-                    Ok(_) => Ok(Fetched::Redirect { status, target }),
+                    Ok(_) => Ok(Followed::Redirect { status, target }),
                     Err(_) => Err(FetchError::Redirect),
                 };
             }
@@ -133,13 +152,25 @@ impl Fetcher {
         url.join(location, &self.trusted).map(Some).map_err(|_| FetchError::Redirect)
     }
 
-    async fn body(&self, url: PageUrl, response: Response) -> Result<FetchedBody, FetchError> {
+    /// The body of an answer. An error is told by its status, so one whose body does not come
+    /// whole has none.
+    async fn body(
+        &self,
+        url: PageUrl,
+        response: Response,
+        deadline: Instant,
+    ) -> Result<FetchedBody, FetchError> {
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let content_type = ContentType::parse(content_type);
-        let body = receive(response, self.limits).await?;
-        Ok(FetchedBody { url, status, content_type, bytes: body.bytes, sent: body.sent })
+        let Body { bytes, sent } =
+            match self.within(deadline, receive(response, self.limits)).await.flatten() {
+                Ok(body) => body,
+                Err(_) if !status.is_success() => Body::default(),
+                Err(error) => return Err(error),
+            };
+        Ok(FetchedBody { url, status, content_type, bytes, sent })
     }
 
     fn fault(&self, error: &reqwest::Error) -> FetchError {

@@ -33,46 +33,62 @@ impl Page {
     }
 }
 
+/// What is read of a body.
+#[derive(Debug, Default)]
+struct PageText {
+    title: String,
+    text: String,
+    note: Option<String>,
+}
+
 pub(super) async fn read(
     body: FetchedBody,
     workers: &Workers,
     cancelled: &CancellationToken,
 ) -> Result<Page, FetchError> {
-    let FetchedBody { url, status, content_type, bytes, sent } = body;
-    let kind = content_type.kind(&bytes)?;
-    let mut page = Page {
-        url,
-        status,
-        content_type: content_type.essence.clone(),
-        bytes: sent,
-        title: String::new(),
-        text: String::new(),
-        note: None,
+    let PageText { title, text, note } = match text_of(&body, workers, cancelled).await {
+        Ok(text) => text,
+        // An error is told by its status, with or without a text.
+        Err(error) if !body.status.is_success() && error != FetchError::Cancelled => {
+            PageText::default()
+        }
+        Err(error) => return Err(error),
     };
+    let FetchedBody { url, status, content_type, sent, .. } = body;
+    Ok(Page { url, status, content_type: content_type.essence, bytes: sent, title, text, note })
+}
+
+async fn text_of(
+    body: &FetchedBody,
+    workers: &Workers,
+    cancelled: &CancellationToken,
+) -> Result<PageText, FetchError> {
+    let FetchedBody { url, content_type, bytes, .. } = body;
+    let kind = content_type.kind(bytes)?;
     match kind {
         Kind::Text => {
-            page.text = text::without_hidden(&content_type.decode(&bytes, kind)?).into_owned();
+            let text = text::without_hidden(&content_type.decode(bytes, kind)?).into_owned();
+            Ok(PageText { text, ..PageText::default() })
         }
         Kind::Html => {
-            let source = content_type.decode(&bytes, kind)?;
-            let markdown = html::convert(workers, &source, page.url.url().as_str(), cancelled);
+            let source = content_type.decode(bytes, kind)?;
+            let markdown = html::convert(workers, &source, url.url().as_str(), cancelled);
             let markdown = markdown.await.map_err(not_converted)?;
-            (page.title, page.text) = (markdown.title, markdown.text);
-            page.note = markdown.is_cut.then(|| {
+            let note = markdown.is_cut.then(|| {
                 format!(
                     "(of the page only the first {} MB were read)",
                     html::MAX_HTML_BYTES / 1_000_000
                 )
             });
+            Ok(PageText { title: markdown.title, text: markdown.text, note })
         }
         Kind::Pdf => {
-            let text = pdf::first_pages(workers, &bytes, cancelled).await;
-            let text = text.map_err(not_converted)?;
-            page.text = text::without_hidden(&text.text).into_owned();
-            page.note = text.note;
+            let pages = pdf::first_pages(workers, bytes, cancelled).await;
+            let pages = pages.map_err(not_converted)?;
+            let text = text::without_hidden(&pages.text).into_owned();
+            Ok(PageText { title: String::new(), text, note: pages.note })
         }
     }
-    Ok(page)
 }
 
 fn not_converted(error: ConversionError) -> FetchError {

@@ -360,6 +360,49 @@ async fn w30_what_is_no_text_is_refused() {
 }
 
 #[tokio::test]
+async fn the_status_of_an_error_is_told_whatever_comes_with_it() {
+    let of_type = |status: &str, kind: &str, body: &[u8]| {
+        response(&format!("{status}\r\ncontent-type: {kind}"), body)
+    };
+    let small = "max_bytes = '10KiB'";
+    for (answer, expected) in [
+        (of_type("404 Not Found", "text/plain", b"gone"), "404 gone"),
+        (of_type("404 Not Found", "application/octet-stream", b"\0\x01"), "404 "),
+        (of_type("500 Internal Server Error", "image/png", b"\x89PNG"), "500 "),
+        (of_type("500 Internal Server Error", "text/plain", b"a\0b"), "500 "),
+        // No worker can be started in these tests.
+        (of_type("403 Forbidden", "text/html", b"<p>No."), "403 "),
+        (of_type("403 Forbidden", "application/pdf", b"no PDF"), "403 "),
+        (of_type("404 Not Found\r\ncontent-encoding: zstd", "text/plain", b"x"), "404 "),
+        (of_type("404 Not Found\r\ncontent-encoding: br", "text/plain", b"no br"), "404 "),
+        (of_type("503 Busy", "text/plain", &[b'x'; 11 << 10]), "503 "),
+        // Announces more than it sends.
+        (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 9\r\n\r\nx".to_vec(), "502 "),
+        (of_type("304 Not Modified", "image/png", b""), "304 "),
+    ] {
+        let (fixture, url) = wiki(vec![answer], small).await;
+        assert_eq!(fixture.fetch(&url).await, expected);
+    }
+}
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]
+async fn the_status_of_an_error_is_told_when_its_body_never_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stalled = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _ = socket.read(&mut [0; 4096]).await;
+        let _ = socket.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 9\r\n\r\nx").await;
+        std::future::pending::<()>().await;
+    });
+    let settings = format!("trusted_hosts = [\"wiki.local:{port}\"]\ntimeout = '500ms'");
+    let fixture = Fixture::new(&settings, Names::default().with("wiki.local", &[&["127.0.0.1"]]));
+    assert_eq!(fixture.fetch(&format!("http://wiki.local:{port}/")).await, "404 ");
+    stalled.abort();
+}
+
+#[tokio::test]
 async fn pages_are_kept_by_their_url_and_client() {
     let (fixture, url) = wiki(vec![text("first"), text("second"), text("third")], "").await;
     assert_eq!(fixture.fetch(&format!("{url}#a")).await, "200 first");
