@@ -16,6 +16,7 @@ mod names;
 mod offers;
 mod owner;
 mod pins;
+mod progress;
 mod public_hosts;
 mod redaction;
 mod request_budget;

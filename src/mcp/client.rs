@@ -3,15 +3,14 @@
 //! Results are taken as JSON values: a list with one malformed tool, or an answer with a part of a
 //! kind that the library does not know, is still taken apart.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
     ClientResult, EmptyResult, ErrorCode, ErrorData, GetPromptRequest, GetPromptRequestParams,
     Implementation, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
-    ListToolsRequest, PaginatedRequestParams, ProgressToken, ProtocolVersion, ReadResourceRequest,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
     ReadResourceRequestParams, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{
@@ -21,9 +20,9 @@ use rmcp::service::{
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
+use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::streamable_http::{ConnectionFault, http_fault};
-use crate::sync;
 
 /// Pages of one list. A cursor may lead in a circle.
 const MAX_PAGES: usize = 64;
@@ -32,7 +31,7 @@ const MAX_PAGES: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) listeners: Listeners,
+    pub(super) listeners: ProgressListeners,
     pub(super) redaction: Redaction,
     /// Of a server that is reached over HTTP.
     pub(super) broken: Option<ConnectionFault>,
@@ -60,13 +59,10 @@ pub(super) struct RequestTimeouts {
     pub(super) total: Duration,
 }
 
-/// Who hears of the progress of which request.
-pub(super) type Listeners = Arc<Mutex<HashMap<ProgressToken, watch::Sender<String>>>>;
-
 /// What we answer to the server, and hear of it.
 pub(super) struct Handler {
     pub(super) server: String,
-    pub(super) listeners: Listeners,
+    pub(super) listeners: ProgressListeners,
     pub(super) list_changed: Arc<Notify>,
     pub(super) redaction: Redaction,
 }
@@ -166,16 +162,12 @@ impl Client {
         let options = PeerRequestOptions::with_timeout(patience.silent)
             .reset_timeout_on_progress()
             .with_max_total_timeout(patience.total);
+        let mut progress = progress.map(|listener| self.listeners.expect(listener));
         let handle = self.peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.fault(error))?;
-        let mut sent = SentRequest {
-            peer: self.peer.clone(),
-            id: Some(handle.id.clone()),
-            token: handle.progress_token.clone(),
-            listeners: self.listeners.clone(),
-        };
-        if let Some(progress) = progress {
-            sync::lock(&self.listeners).insert(sent.token.clone(), progress);
+        let mut sent = SentRequest { peer: self.peer.clone(), id: Some(handle.id.clone()) };
+        if let Some(progress) = &mut progress {
+            progress.sent(&handle.progress_token);
         }
         let answer = handle.await_response().await;
         // On a timeout the library has sent the cancellation.
@@ -217,13 +209,10 @@ struct SentRequest {
     peer: Peer<RoleClient>,
     /// `None`: it is answered.
     id: Option<RequestId>,
-    token: ProgressToken,
-    listeners: Listeners,
 }
 
 impl Drop for SentRequest {
     fn drop(&mut self) {
-        sync::lock(&self.listeners).remove(&self.token);
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
         else {
             return;
@@ -260,13 +249,10 @@ impl Service<RoleClient> for Handler {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 let progress = progress.params;
-                let listener = sync::lock(&self.listeners).get(&progress.progress_token).cloned();
-                if let Some(listener) = listener {
-                    let message = progress.message.as_deref().unwrap_or_default();
-                    let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
-                    let line = format!("{}{of} {message}", progress.progress);
-                    listener.send_replace(self.redaction.line(&line));
-                }
+                let message = progress.message.as_deref().unwrap_or_default();
+                let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
+                let line = self.redaction.line(&format!("{}{of} {message}", progress.progress));
+                self.listeners.tell(&progress.progress_token, line);
             }
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)

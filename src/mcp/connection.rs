@@ -16,9 +16,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::{Client, Handler, Listeners};
+use super::client::{Client, Handler};
 use super::launcher::McpLauncher;
 use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
+use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
@@ -87,7 +88,7 @@ impl Connection {
         lifecycle: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
         let redaction = Redaction::new(settings.secrets.clone());
-        let listeners = Listeners::default();
+        let listeners = ProgressListeners::default();
         let list_changed = Arc::new(Notify::new());
         let handler = Handler {
             server: settings.name.clone(),
