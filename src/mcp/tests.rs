@@ -211,6 +211,22 @@ async fn m6_a_server_that_never_answers_leaves_the_others_alone() {
 }
 
 #[tokio::test]
+async fn a_tool_that_the_server_has_no_more_is_not_called() {
+    let actions = json!([{"result": text("done")}, {"change": []}]);
+    let ground = Ground::new().server("scripted", answering(actions));
+    let servers = ground.start().await;
+    let before = servers.snapshot();
+    let mut status = servers.server("scripted").unwrap().status.subscribe();
+    call(&servers).await.unwrap();
+    status.wait_for(|status| status.catalogue.tools.is_empty()).await.unwrap();
+
+    let fault = servers.call("key", &before.tools[0], Map::new(), None).await.unwrap_err();
+
+    let why = "mcp__scripted__do is not offered any more: the server has it no more";
+    assert_eq!(fault.0, why);
+}
+
+#[tokio::test]
 async fn m6_a_call_that_is_never_answered_times_out_and_the_server_is_told() {
     let mut ground = Ground::new().server("scripted", answering(json!([{"hang": 1}])));
     ground.settings.servers[0].timeout = Duration::from_millis(50);
