@@ -23,7 +23,7 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
-use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG};
+use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, pruned};
 use super::public_hosts::{self, NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::http_client;
@@ -129,7 +129,7 @@ impl HttpClient {
                     broken.set(TOO_MANY);
                     return None;
                 }
-                Some(Ok(with_patience(event)))
+                Some(Ok(with_limits(event)))
             }
             Some(Err(error)) => {
                 let is_too_long = is_too_long(&error);
@@ -153,6 +153,16 @@ impl HttpClient {
 /// The library's error for this has no name outside of it.
 fn is_too_long(error: &SseError) -> bool {
     matches!(error, SseError::Body(error) if error.to_string().contains("exceeded the maximum size"))
+}
+
+/// An event as the library may have it: it refuses a message that nests deeply, and with it every
+/// tool of a list in which one has such a schema.
+fn with_limits(mut event: Sse) -> Sse {
+    let pruned = event.data.as_deref().and_then(|data| pruned(data.as_bytes()));
+    if let Some(Ok(data)) = pruned.map(String::from_utf8) {
+        event.data = Some(data);
+    }
+    with_patience(event)
 }
 
 /// A server could ask to be asked again at once, for ever.
@@ -270,7 +280,7 @@ impl StreamableHttpClient for HttpClient {
                 Err(error) if is_too_long(error) => broken.set(TOO_LONG),
                 Ok(_) | Err(_) => {}
             }
-            ready(Some(event.map(with_patience)))
+            ready(Some(event.map(with_limits)))
         };
         Ok(events.filter_map(watched).boxed())
     }
