@@ -41,6 +41,7 @@ use tokio::time::Instant;
 pub(crate) use self::answer::{McpAnswer, McpPart};
 use self::client::{Client, RequestFault, RequestTimeouts};
 pub(crate) use self::configured::{McpSection, ValueSource};
+pub(crate) use self::connection::McpReach;
 pub(crate) use self::definitions::{McpTool, WithheldTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
@@ -114,9 +115,9 @@ pub(crate) struct McpFault(pub(crate) String);
 
 impl McpServers {
     /// Starts nothing yet. `state_dir` holds the pins.
-    pub(crate) fn new(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
+    pub(crate) fn new(settings: McpSettings, reach: McpReach, state_dir: &Path) -> Self {
         let services = ServerServices {
-            launcher,
+            reach,
             pins: Arc::new(PinFile::new(state_dir)),
             policy: settings.pin,
             backoff: settings.backoff,

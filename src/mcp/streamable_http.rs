@@ -24,9 +24,10 @@ use tokio::sync::watch;
 use url::Url;
 
 use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, pruned};
-use super::public_hosts::{self, NotPublic, PublicHosts};
+use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::http_client;
+use crate::own_endpoints::OwnEndpoints;
 use crate::secret::Secret;
 
 /// How long a server may take to accept a connection.
@@ -72,7 +73,7 @@ pub(super) struct HttpClient {
 pub(super) fn http_transport(
     url: &Url,
     headers: &[(HeaderName, Secret)],
-    must_be_public: bool,
+    public_only: Option<&OwnEndpoints>,
     broken: ConnectionFault,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let mut map = HeaderMap::new();
@@ -82,12 +83,14 @@ pub(super) fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
-    if must_be_public {
-        public_hosts::expect_public(url).map_err(|fault| fault.to_string())?;
-    }
+    let public_hosts = public_only.map(|own| PublicHosts::for_url(url, own.clone()));
+    let public_hosts = public_hosts.transpose().map_err(|fault| fault.to_string())?;
     let client = http_client::build(Vec::new(), |client| {
         let client = client.default_headers(map.clone()).connect_timeout(CONNECT_TIMEOUT);
-        Ok(if must_be_public { client.dns_resolver(Arc::new(PublicHosts)) } else { client })
+        Ok(match &public_hosts {
+            Some(hosts) => client.dns_resolver(Arc::new(hosts.clone())),
+            None => client,
+        })
     })?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.max_sse_event_size = MAX_MESSAGE_BYTES;

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::settings::{McpCommand, McpServerSettings, McpTransport};
 use super::*;
+use crate::own_endpoints::OwnEndpoints;
 use crate::processes::test_support::runner;
 
 const SERVER: &str = include_str!("../../tests/mcp/server.py");
@@ -53,14 +54,15 @@ impl Ground {
         McpServerSettings { secrets, ..McpServerSettings::new(name, transport) }
     }
 
-    fn launcher(&self) -> McpLauncher {
+    fn reach(&self) -> McpReach {
         let workspace = self.directory.path().to_owned();
-        McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace }
+        let launcher = McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace };
+        let own = OwnEndpoints::new(&"http://127.0.0.1:4000/v1".parse().unwrap());
+        McpReach { launcher, own }
     }
 
     async fn start(&self) -> McpServers {
-        let servers =
-            McpServers::new(self.settings.clone(), self.launcher(), self.directory.path());
+        let servers = McpServers::new(self.settings.clone(), self.reach(), self.directory.path());
         servers.start();
         servers.ready_within(Duration::from_secs(60)).await;
         servers
