@@ -106,7 +106,7 @@ impl Server {
         let refused = |source| StartError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
-        services.web.listens_on(address);
+        services.own_endpoints.listens_on(address);
         let (store, forgotten) = open_store(&config)?;
         remove_orphans(&store, state.path()).await;
         let turns_over = CancellationToken::new();

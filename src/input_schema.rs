@@ -6,6 +6,7 @@ mod foreign;
 mod normalise;
 mod report;
 mod simplified;
+mod visible;
 
 use jsonschema::{PatternOptions, Validator};
 use schemars::JsonSchema;
@@ -61,8 +62,12 @@ impl InputSchema {
     }
 
     /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
-    /// provider's translation keeps; arguments are validated against the schema as it is.
-    pub(crate) fn foreign(schema: &Value) -> Result<Self, SchemaFault> {
+    /// provider's translation keeps, with `clean` texts; arguments are validated against the schema
+    /// as it is.
+    pub(crate) fn foreign(
+        schema: &Value,
+        clean: &dyn Fn(&str) -> String,
+    ) -> Result<Self, SchemaFault> {
         let whole = foreign::expanded(schema)?;
         let patterns =
             PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
@@ -71,7 +76,8 @@ impl InputSchema {
             .with_pattern_options(patterns)
             .build(&whole)
             .map_err(|error| SchemaFault::Invalid(report::schema_fault(&error)))?;
-        let advertised = simplified::simplified(&whole);
+        let mut advertised = simplified::simplified(&whole);
+        visible::make_visible(&mut advertised, clean)?;
         Ok(Self { advertised, validator, aliases: &[], whole: Some(whole) })
     }
 
@@ -310,9 +316,26 @@ mod tests {
         insta::assert_snapshot!(refusal(Value::Null), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got null");
     }
 
+    fn foreign(schema: &Value) -> Result<InputSchema, SchemaFault> {
+        InputSchema::foreign(schema, &|text| crate::text::without_hidden(text).into_owned())
+    }
+
+    #[test]
+    fn m3_what_a_foreign_schema_hides_is_validated_and_never_told() {
+        let schema = foreign(&json!({
+            "properties": { "p": { "enum": ["a", "b\u{202e}"], "description": "x\u{e0041}" } },
+        }))
+        .unwrap();
+        let property = &schema.advertised()["properties"]["p"];
+        assert_eq!(*property, json!({ "type": "string", "enum": ["a"], "description": "x" }));
+        assert!(schema.accept(json!({ "p": "b\u{202e}" })).is_ok());
+        let refusal = schema.accept(json!({ "p": "b" })).unwrap_err().to_string();
+        insta::assert_snapshot!(refusal, @r#"invalid input: `p`: expected one of "a", "b", got string "b""#);
+    }
+
     #[test]
     fn a_foreign_schema_is_advertised_simply_and_validated_whole() {
-        let schema = InputSchema::foreign(&json!({
+        let schema = foreign(&json!({
             "type": "object",
             "properties": {
                 "count": { "$ref": "#/$defs/Count" },
@@ -347,13 +370,13 @@ mod tests {
     fn m5_a_pattern_that_takes_long_or_much_memory_is_refused() {
         for pattern in ["(a+)+$", "^x{1,5}$"] {
             let schema = json!({ "properties": { "p": { "pattern": pattern } } });
-            let schema = InputSchema::foreign(&schema).unwrap();
+            let schema = foreign(&schema).unwrap();
             let long = "a".repeat(100_000) + "!";
             assert!(schema.accept(json!({ "p": long })).is_err(), "{pattern}");
         }
         for pattern in ["(a)\\1", "(?=a)b", "((a{1000}){1000}){1000}", "("] {
             let schema = json!({ "properties": { "p": { "pattern": pattern } } });
-            let fault = InputSchema::foreign(&schema).unwrap_err().to_string();
+            let fault = foreign(&schema).unwrap_err().to_string();
             assert!(fault.starts_with("its input schema does not compile: "), "{fault}");
             assert!(fault.len() < 300, "{fault}");
         }

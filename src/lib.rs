@@ -25,11 +25,12 @@ pub(crate) mod protected_names;
 pub(crate) mod public_address;
 pub(crate) mod secret;
 
-// Infrastructure: memory, threads, programs, directories, logs.
+// Infrastructure: memory, threads, programs, directories, addresses, logs.
 pub(crate) mod blocking;
 pub(crate) mod http_client;
 pub(crate) mod memory_budget;
 pub(crate) mod named_file;
+pub(crate) mod own_endpoints;
 pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;

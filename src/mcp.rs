@@ -16,6 +16,7 @@ mod names;
 mod offers;
 mod owner;
 mod pins;
+mod progress;
 mod public_hosts;
 mod redaction;
 mod request_budget;
@@ -43,11 +44,12 @@ use tokio::time::Instant;
 pub(crate) use self::answer::{McpAnswer, McpPart};
 use self::client::{Client, RequestFault, RequestTimeouts};
 pub(crate) use self::configured::{McpSection, ValueSource};
+pub(crate) use self::connection::McpReach;
 pub(crate) use self::definitions::{McpTool, WithheldTool};
 pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
 pub(crate) use self::owner::TrustedFile;
-use self::pins::PinFile;
+use self::pins::{PinFile, Pins};
 pub(crate) use self::server::McpState;
 use self::server::{Offers, REVOKED, Server, ServerServices, Status};
 use self::settings::PinPolicy;
@@ -116,9 +118,9 @@ pub(crate) struct McpFault(pub(crate) String);
 
 impl McpServers {
     /// Starts nothing yet. `state_dir` holds the pins.
-    pub(crate) fn new(settings: McpSettings, launcher: McpLauncher, state_dir: &Path) -> Self {
+    pub(crate) fn new(settings: McpSettings, reach: McpReach, state_dir: &Path) -> Self {
         let services = ServerServices {
-            launcher,
+            reach,
             pins: Arc::new(PinFile::new(state_dir)),
             policy: settings.pin,
             backoff: settings.backoff,
@@ -210,25 +212,14 @@ impl McpServers {
         server: &Server,
         catalogue: &Offers,
     ) -> (Vec<Arc<McpTool>>, Vec<WithheldTool>) {
-        let ServerServices { pins, policy, .. } = &self.0.services;
-        let pins = pins.current();
-        let name = &server.settings.name;
-        let fault = |tool: &McpTool| -> Option<String> {
-            let pins = match (&pins, policy) {
-                (_, PinPolicy::Off) => return None,
-                (Ok(pins), _) => pins,
-                (Err(why), _) => return Some(format!("mcp-pins.toml {why}")),
-            };
-            let pins = pins::of_server(pins, name, &server.started_as);
-            pins::fault(*policy, pins, tool).map(|fault| fault.why(name))
-        };
+        let pins = self.0.services.pins.current();
         let mut withheld = catalogue.dropped.clone();
         let mut offered = Vec::new();
         for tool in &catalogue.tools {
-            match fault(tool) {
+            match self.pin_fault(server, &pins, tool) {
                 None => offered.push(tool.clone()),
                 Some(why) => withheld.push(WithheldTool {
-                    server: name.clone(),
+                    server: server.settings.name.clone(),
                     own_name: tool.own_name.clone(),
                     name: Some(tool.name.clone()),
                     why,
@@ -236,6 +227,18 @@ impl McpServers {
             }
         }
         (offered, withheld)
+    }
+
+    /// Why a tool that a server has is not offered.
+    fn pin_fault(&self, server: &Server, pins: &Pins, tool: &McpTool) -> Option<String> {
+        let (policy, name) = (self.0.services.policy, &server.settings.name);
+        let pins = match pins {
+            _ if policy == PinPolicy::Off => return None,
+            Ok(pins) => pins,
+            Err(why) => return Some(format!("mcp-pins.toml {why}")),
+        };
+        let pins = pins::of_server(pins, name, &server.started_as);
+        pins::fault(policy, pins, tool).map(|fault| fault.why(name))
     }
 
     /// Each server as it is now.
@@ -350,13 +353,21 @@ impl McpServers {
 
     /// A tool may have changed, or gone, since the turn began.
     fn expect_offered(&self, server: &Server, tool: &McpTool) -> Result<(), McpFault> {
-        let (offered, withheld) = self.offered(server, &server.now().catalogue);
-        if offered.iter().any(|now| now.own_name == tool.own_name && now.digest == tool.digest) {
-            return Ok(());
-        }
-        let why = withheld.into_iter().find(|now| now.own_name == tool.own_name);
-        let why = why.map_or_else(|| "the server has changed it".to_owned(), |now| now.why);
-        Err(McpFault(format!("{} is not offered any more: {why}", tool.name)))
+        let catalogue = server.now().catalogue;
+        let now = catalogue.tools.iter().find(|now| now.own_name == tool.own_name);
+        let why = match now {
+            Some(now) => {
+                let fault = self.pin_fault(server, &self.0.services.pins.current(), now);
+                let is_same = now.digest == tool.digest;
+                fault.or_else(|| (!is_same).then(|| "the server has changed it".to_owned()))
+            }
+            None => {
+                let dropped = catalogue.dropped.iter().find(|now| now.own_name == tool.own_name);
+                Some(dropped.map_or("the server has it no more", |now| &now.why).to_owned())
+            }
+        };
+        let told = |why| McpFault(format!("{} is not offered any more: {why}", tool.name));
+        why.map_or(Ok(()), |why| Err(told(why)))
     }
 }
 

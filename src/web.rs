@@ -3,13 +3,11 @@
 //! What is fetched is foreign, and so is where a name leads: a page must not reach into the
 //! operator's network. `docs/threats.md` has the table.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use moka::future::Cache;
 use tokio_util::sync::CancellationToken;
-use url::Url;
 
 use self::destination::Destinations;
 pub(crate) use self::fetch_error::FetchError;
@@ -18,6 +16,7 @@ pub(crate) use self::page::Page;
 pub(crate) use self::resolver::{Resolver, SystemResolver};
 pub(crate) use self::settings::{Provider, WebSettings};
 use crate::ids::KeyId;
+use crate::own_endpoints::OwnEndpoints;
 use crate::page_url::{PageUrl, PageUrlError, TrustedHosts};
 use crate::processes::worker::Workers;
 
@@ -63,19 +62,14 @@ pub(crate) enum Read {
 impl Web {
     pub(crate) fn new(
         settings: &WebSettings,
-        upstream: &Url,
+        own: OwnEndpoints,
         workers: Workers,
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, String> {
-        let destinations = Destinations::new(resolver, upstream);
+        let destinations = Destinations::new(resolver, own);
         let fetcher = Fetcher::new(settings, destinations, fetcher::unchanged)?;
         let trusted = settings.trusted_hosts.clone();
         Ok(Self { fetcher, workers, trusted, cache: cache(settings.cache) })
-    }
-
-    /// Tells where this server listens, which no page may lead to.
-    pub(crate) fn listens_on(&self, own: SocketAddr) {
-        self.fetcher.destinations.listens_on(own);
     }
 
     pub(crate) fn parse(&self, url: &str) -> Result<PageUrl, PageUrlError> {
@@ -135,12 +129,9 @@ pub(crate) mod test_support {
 
     /// One for all tests that do not use it: building its clients takes a while.
     static WEB: LazyLock<Arc<Web>> = LazyLock::new(|| {
-        let upstream = "http://127.0.0.1:4000/v1".parse().unwrap();
+        let own = OwnEndpoints::new(&"http://127.0.0.1:4000/v1".parse().unwrap());
         let workers = Workers::new(Path::new("/bin/false"));
-        Arc::new(
-            Web::new(&WebSettings::default(), &upstream, workers, Arc::new(SystemResolver))
-                .unwrap(),
-        )
+        Arc::new(Web::new(&WebSettings::default(), own, workers, Arc::new(SystemResolver)).unwrap())
     });
 
     pub(crate) fn web() -> Arc<Web> {

@@ -11,8 +11,9 @@ use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
 use crate::hooks::{HookPrograms, Hooks};
 use crate::lsp::LanguageServers;
-use crate::mcp::{McpLauncher, McpSandboxes, McpServers, McpSettings};
+use crate::mcp::{McpLauncher, McpReach, McpSandboxes, McpServers, McpSettings};
 use crate::memory_budget::MemoryBudget;
+use crate::own_endpoints::OwnEndpoints;
 use crate::permissions::{ExcludedPaths, KeptGrants, KnownTool, Permissions, RuleError};
 use crate::processes::confinement::Network;
 use crate::processes::sandbox::{Sandbox, SandboxSettings};
@@ -47,7 +48,8 @@ pub(crate) struct Services {
     /// What confines commands.
     pub(crate) sandbox: Sandbox,
     pub(crate) hooks: Hooks,
-    pub(crate) web: Arc<Web>,
+    /// What neither pages nor MCP servers of a workspace may lead to.
+    pub(crate) own_endpoints: OwnEndpoints,
     /// `None`: none are configured. Started by whoever wants them to run.
     pub(crate) mcp: Option<McpServers>,
     /// `None`: this build has no client of them, or the operator wants none.
@@ -101,7 +103,9 @@ impl Services {
         let settings_files = settings_files(config);
         let mcp = workspace_servers::joined(mcp, environment, &settings_files, &workspace);
         let (has_servers, first_turn_wait) = (!mcp.servers.is_empty(), mcp.first_turn_wait);
-        let servers = McpServers::new(mcp, mcp_launcher, &config.server.state_dir);
+        let own_endpoints = OwnEndpoints::new(&config.upstream.url.join(""));
+        let reach = McpReach { launcher: mcp_launcher, own: own_endpoints.clone() };
+        let servers = McpServers::new(mcp, reach, &config.server.state_dir);
         let servers = has_servers.then_some(servers);
         let user_dir = config.claude_user_dir.path();
         let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
@@ -121,7 +125,7 @@ impl Services {
             upstream::Client::new(&config.upstream, &config.limits, key, memory_budget.clone())
                 .map_err(ServiceError::Upstream)?;
         let upstream = Arc::new(upstream);
-        let web = web(config, runner.workers())?;
+        let web = web(config, own_endpoints.clone(), runner.workers())?;
         let search = search(config, secrets)?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
@@ -134,7 +138,7 @@ impl Services {
             definitions: Arc::clone(&definitions),
             languages: languages.clone(),
             settings: Arc::new(readable::settings(config)),
-            web: Arc::clone(&web),
+            web,
             page_reader: page_reader(config, &upstream),
             search: search.clone(),
             mcp: servers.clone(),
@@ -179,7 +183,7 @@ impl Services {
             kept_grants,
             sandbox,
             hooks,
-            web,
+            own_endpoints,
             mcp: servers,
             languages,
             upstream,
@@ -201,9 +205,8 @@ impl Services {
 }
 
 /// What reads pages of the web.
-fn web(config: &Config, workers: Workers) -> Result<Arc<Web>, ServiceError> {
-    let upstream = config.upstream.url.join("");
-    let web = Web::new(&config.web, &upstream, workers, Arc::new(SystemResolver));
+fn web(config: &Config, own: OwnEndpoints, workers: Workers) -> Result<Arc<Web>, ServiceError> {
+    let web = Web::new(&config.web, own, workers, Arc::new(SystemResolver));
     web.map(Arc::new).map_err(ServiceError::Web)
 }
 

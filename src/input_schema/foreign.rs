@@ -40,6 +40,8 @@ pub(crate) enum SchemaFault {
     Circle(String),
     #[error("its input schema uses {0}, which is not supported")]
     Unsupported(&'static str),
+    #[error("its input schema has names or values of hidden characters")]
+    Hidden,
     #[error("its input schema has more than {MAX_PATTERNS} patterns")]
     Patterns,
     #[error("its input schema does not compile: {0}")]

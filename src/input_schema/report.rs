@@ -24,7 +24,8 @@ pub(super) fn complaint<'a>(
     if errors.next().is_some() {
         lines.push("and more".to_owned());
     }
-    (!lines.is_empty()).then(|| lines.join("; "))
+    // They quote the schema, which may be somebody else's.
+    (!lines.is_empty()).then(|| text::without_hidden(&lines.join("; ")).into_owned())
 }
 
 /// Why a schema does not compile.

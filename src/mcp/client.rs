@@ -3,15 +3,14 @@
 //! Results are taken as JSON values: a list with one malformed tool, or an answer with a part of a
 //! kind that the library does not know, is still taken apart.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
     ClientResult, EmptyResult, ErrorCode, ErrorData, GetPromptRequest, GetPromptRequestParams,
     Implementation, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
-    ListToolsRequest, PaginatedRequestParams, ProgressToken, ProtocolVersion, ReadResourceRequest,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
     ReadResourceRequestParams, RequestId, ServerNotification, ServerRequest,
 };
 use rmcp::service::{
@@ -20,11 +19,11 @@ use rmcp::service::{
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::streamable_http::{ConnectionFault, http_fault};
-use crate::sync;
 
 /// Pages of one list. A cursor may lead in a circle.
 const MAX_PAGES: usize = 64;
@@ -38,7 +37,7 @@ const TOO_LARGE: &str = "its list is larger than toolhand takes";
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) peer: Peer<RoleClient>,
-    pub(super) listeners: Listeners,
+    pub(super) listeners: ProgressListeners,
     pub(super) redaction: Redaction,
     /// Of a server that is reached over HTTP.
     pub(super) broken: Option<ConnectionFault>,
@@ -66,21 +65,10 @@ pub(super) struct RequestTimeouts {
     pub(super) total: Duration,
 }
 
-/// Who hears of the progress of which request.
-pub(super) type Listeners = Arc<Mutex<HashMap<ProgressToken, Listener>>>;
-
-/// Hears of the progress of one request.
-#[derive(Debug)]
-pub(super) struct Listener {
-    lines: Option<watch::Sender<String>>,
-    /// Each message begins the request's silence anew.
-    heard: Arc<Notify>,
-}
-
 /// What we answer to the server, and hear of it.
 pub(super) struct Handler {
     pub(super) server: String,
-    pub(super) listeners: Listeners,
+    pub(super) listeners: ProgressListeners,
     pub(super) list_changed: Arc<Notify>,
     pub(super) redaction: Redaction,
 }
@@ -116,22 +104,22 @@ impl Client {
     pub(super) async fn read_resource(
         &self,
         uri: &str,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        self.ask(ClientRequest::ReadResourceRequest(request), patience, None).await
+        self.ask(ClientRequest::ReadResourceRequest(request), timeouts, None).await
     }
 
     pub(super) async fn prompt(
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
         let request = GetPromptRequest::new(params);
-        self.ask(ClientRequest::GetPromptRequest(request), patience, None).await
+        self.ask(ClientRequest::GetPromptRequest(request), timeouts, None).await
     }
 
     /// Calls a tool once. A future that is dropped tells the server so.
@@ -139,13 +127,13 @@ impl Client {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = Some(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.ask(request, patience, progress).await
+        self.ask(request, timeouts, progress).await
     }
 
     async fn pages(
@@ -182,21 +170,17 @@ impl Client {
         // The library's own timeouts wait until the server has read the cancellation, which one that
         // reads nothing never does.
         let options = PeerRequestOptions::no_options();
+        let listener = progress.unwrap_or_else(|| watch::channel(String::new()).0);
+        let heard = listener.subscribe();
+        let mut progress = self.listeners.expect(listener);
         let handle = self.peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.fault(error))?;
-        let listener = Listener { lines: progress, heard: Arc::default() };
-        let heard = Arc::clone(&listener.heard);
-        let mut sent = SentRequest {
-            peer: self.peer.clone(),
-            id: Some(handle.id.clone()),
-            token: handle.progress_token.clone(),
-            listeners: self.listeners.clone(),
-        };
-        sync::lock(&self.listeners).insert(sent.token.clone(), listener);
+        let mut sent = SentRequest { peer: self.peer.clone(), id: Some(handle.id.clone()) };
+        progress.sent(&handle.progress_token);
         let answer = tokio::select! {
             answer = handle.await_response() => answer,
             // What is dropped tells the server.
-            () = timeouts.passed(&heard) => return Err(RequestFault::TimedOut),
+            () = timeouts.passed(heard) => return Err(RequestFault::TimedOut),
         };
         sent.id = None;
         let answer = answer.map_err(|error| self.fault(error))?;
@@ -250,14 +234,17 @@ impl RequestTimeouts {
         Self { silent: Duration::from_secs(3_600), total: Duration::from_secs(3_600) };
 
     /// Waits until one of them has passed.
-    async fn passed(self, heard: &Notify) {
+    async fn passed(self, mut heard: watch::Receiver<String>) {
         let total = Instant::now() + self.total;
-        loop {
-            let silent = total.min(Instant::now() + self.silent);
-            if timeout_at(silent, heard.notified()).await.is_err() {
-                return;
-            }
+        let mut until = total.min(Instant::now() + self.silent);
+        // A server may tell of progress without end.
+        while Instant::now() < total
+            && let Ok(Ok(())) = timeout_at(until, heard.changed()).await
+        {
+            until = total.min(Instant::now() + self.silent);
         }
+        // Where nobody can tell of progress any more.
+        sleep_until(until).await;
     }
 }
 
@@ -266,13 +253,10 @@ struct SentRequest {
     peer: Peer<RoleClient>,
     /// `None`: it is answered.
     id: Option<RequestId>,
-    token: ProgressToken,
-    listeners: Listeners,
 }
 
 impl Drop for SentRequest {
     fn drop(&mut self) {
-        sync::lock(&self.listeners).remove(&self.token);
         let (Some(id), Ok(runtime)) = (self.id.take(), tokio::runtime::Handle::try_current())
         else {
             return;
@@ -309,18 +293,10 @@ impl Service<RoleClient> for Handler {
         match notification {
             ServerNotification::ProgressNotification(progress) => {
                 let progress = progress.params;
-                let lines = sync::lock(&self.listeners).get(&progress.progress_token).and_then(
-                    |listener| {
-                        listener.heard.notify_one();
-                        listener.lines.clone()
-                    },
-                );
-                if let Some(lines) = lines {
-                    let message = progress.message.as_deref().unwrap_or_default();
-                    let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
-                    let line = format!("{}{of} {message}", progress.progress);
-                    lines.send_replace(self.redaction.line(&line));
-                }
+                let message = progress.message.as_deref().unwrap_or_default();
+                let of = progress.total.map(|total| format!("/{total}")).unwrap_or_default();
+                let line = self.redaction.line(&format!("{}{of} {message}", progress.progress));
+                self.listeners.tell(&progress.progress_token, line);
             }
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)

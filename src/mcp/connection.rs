@@ -16,13 +16,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::client::{Client, Handler, Listeners};
+use super::client::{Client, Handler};
 use super::launcher::McpLauncher;
 use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, Messages};
+use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::server_input::ServerInput;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
+use crate::own_endpoints::OwnEndpoints;
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
 /// How much of a server's pipe is read at once.
@@ -30,6 +32,13 @@ const PIPE_BYTES: usize = 64 << 10;
 
 /// How long the reason is waited for when a connection has closed.
 const REASON_PATIENCE: Duration = Duration::from_secs(2);
+
+/// How servers are reached: what starts programs, and where no server of a workspace may be.
+#[derive(Clone, Debug)]
+pub(crate) struct McpReach {
+    pub(crate) launcher: McpLauncher,
+    pub(crate) own: OwnEndpoints,
+}
 
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
@@ -69,13 +78,13 @@ impl Connection {
     /// Starts the server and greets it. Bounded by whoever calls.
     pub(super) async fn open(
         settings: &McpServerSettings,
-        launcher: &McpLauncher,
+        reach: &McpReach,
     ) -> Result<Self, StartFault> {
-        match Self::open_with(settings, launcher, ClientLifecycleMode::Initialize).await {
+        match Self::open_with(settings, reach, ClientLifecycleMode::Initialize).await {
             Err(OpenError::Refused(_)) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
-                Self::open_with(settings, launcher, discover).await
+                Self::open_with(settings, reach, discover).await
             }
             opened => opened,
         }
@@ -84,11 +93,11 @@ impl Connection {
 
     async fn open_with(
         settings: &McpServerSettings,
-        launcher: &McpLauncher,
+        reach: &McpReach,
         lifecycle: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
         let redaction = Redaction::new(settings.secrets.clone());
-        let listeners = Listeners::default();
+        let listeners = ProgressListeners::default();
         let list_changed = Arc::new(Notify::new());
         let handler = Handler {
             server: settings.name.clone(),
@@ -99,7 +108,7 @@ impl Connection {
         let (mut ends, mut broken) = (EndWatcher(JoinSet::new()), None);
         let running = match &settings.transport {
             McpTransport::Stdio(command) => {
-                let process = launcher.start(settings, command).await;
+                let process = reach.launcher.start(settings, command).await;
                 let process =
                     process.map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 let (output, input) = ends.watch(process, settings, redaction.clone());
@@ -108,9 +117,9 @@ impl Connection {
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
             McpTransport::Http { url, headers } => {
-                let must_be_public = settings.owner.is_workspace();
+                let public_only = settings.owner.is_workspace().then_some(&reach.own);
                 let noticed = broken.insert(ConnectionFault::default()).clone();
-                let transport = http_transport(url, headers, must_be_public, noticed)
+                let transport = http_transport(url, headers, public_only, noticed)
                     .map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }

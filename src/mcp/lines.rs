@@ -169,7 +169,7 @@ fn value_count(message: &[u8]) -> usize {
 
 /// The message with `null` in the place of each array and object that is nested too deep. `None`:
 /// there is none.
-fn pruned(message: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn pruned(message: &[u8]) -> Option<Vec<u8>> {
     let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
     let mut kept: Option<Vec<u8>> = None;
     for (place, byte) in message.iter().copied().enumerate() {

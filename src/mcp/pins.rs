@@ -43,7 +43,8 @@ struct Stored {
     servers: Vec<ServerPins>,
 }
 
-type Pins = Result<Arc<[ServerPins]>, String>;
+/// The pins of all servers, or why they cannot be read.
+pub(super) type Pins = Result<Arc<[ServerPins]>, String>;
 
 /// `mcp-pins.toml` of the state directory, read again when it has changed.
 #[derive(Debug)]

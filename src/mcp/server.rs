@@ -10,9 +10,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::{Client, RequestFault};
-use super::connection::{Connection, ServerFacts, StartFault};
+use super::connection::{Connection, McpReach, ServerFacts, StartFault};
 use super::definitions::{MAX_TOOLS, McpTool, WithheldTool, definitions};
-use super::launcher::McpLauncher;
 use super::offers::{McpPrompt, McpResource, prompts, resources};
 use super::pins::{self, PinFault, PinFile, ServerPins};
 use super::restarts::Restarts;
@@ -100,7 +99,7 @@ pub(super) struct Server {
 /// What a server's task needs besides the server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerServices {
-    pub(super) launcher: McpLauncher,
+    pub(super) reach: McpReach,
     pub(super) pins: Arc<PinFile>,
     pub(super) policy: PinPolicy,
     pub(super) backoff: Vec<Duration>,
@@ -202,7 +201,7 @@ impl Server {
         let settings = &self.settings;
         let began = Instant::now();
         let start = async {
-            let connection = Connection::open(settings, &services.launcher).await?;
+            let connection = Connection::open(settings, &services.reach).await?;
             let catalogue = list_all(settings, &connection).await;
             Ok((connection, catalogue.map_err(StartFault::Failed)?))
         };

@@ -23,10 +23,11 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
-use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG};
-use super::public_hosts::{self, NotPublic, PublicHosts};
+use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, pruned};
+use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::http_client;
+use crate::own_endpoints::OwnEndpoints;
 use crate::secret::Secret;
 
 /// How long a server may take to accept a connection.
@@ -72,7 +73,7 @@ pub(super) struct HttpClient {
 pub(super) fn http_transport(
     url: &Url,
     headers: &[(HeaderName, Secret)],
-    must_be_public: bool,
+    public_only: Option<&OwnEndpoints>,
     broken: ConnectionFault,
 ) -> Result<StreamableHttpClientTransport<HttpClient>, String> {
     let mut map = HeaderMap::new();
@@ -82,12 +83,14 @@ pub(super) fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
-    if must_be_public {
-        public_hosts::expect_public(url).map_err(|fault| fault.to_string())?;
-    }
+    let public_hosts = public_only.map(|own| PublicHosts::for_url(url, own.clone()));
+    let public_hosts = public_hosts.transpose().map_err(|fault| fault.to_string())?;
     let client = http_client::build(Vec::new(), |client| {
         let client = client.default_headers(map.clone()).connect_timeout(CONNECT_TIMEOUT);
-        Ok(if must_be_public { client.dns_resolver(Arc::new(PublicHosts)) } else { client })
+        Ok(match &public_hosts {
+            Some(hosts) => client.dns_resolver(Arc::new(hosts.clone())),
+            None => client,
+        })
     })?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
@@ -129,7 +132,7 @@ impl HttpClient {
                     broken.set(TOO_MANY);
                     return None;
                 }
-                Some(Ok(with_patience(event)))
+                Some(Ok(with_limits(event)))
             }
             Some(Err(error)) => {
                 let is_too_long = is_too_long(&error);
@@ -153,6 +156,16 @@ impl HttpClient {
 /// The library's error for this has no name outside of it.
 fn is_too_long(error: &SseError) -> bool {
     matches!(error, SseError::Body(error) if error.to_string().contains("exceeded the maximum size"))
+}
+
+/// An event as the library may have it: it refuses a message that nests deeply, and with it every
+/// tool of a list in which one has such a schema.
+fn with_limits(mut event: Sse) -> Sse {
+    let pruned = event.data.as_deref().and_then(|data| pruned(data.as_bytes()));
+    if let Some(Ok(data)) = pruned.map(String::from_utf8) {
+        event.data = Some(data);
+    }
+    with_patience(event)
 }
 
 /// A server could ask to be asked again at once, for ever.
@@ -270,7 +283,7 @@ impl StreamableHttpClient for HttpClient {
                 Err(error) if is_too_long(error) => broken.set(TOO_LONG),
                 Ok(_) | Err(_) => {}
             }
-            ready(Some(event.map(with_patience)))
+            ready(Some(event.map(with_limits)))
         };
         Ok(events.filter_map(watched).boxed())
     }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::settings::{McpCommand, McpServerSettings, McpTransport};
 use super::*;
+use crate::own_endpoints::OwnEndpoints;
 use crate::processes::test_support::runner;
 
 const SERVER: &str = include_str!("../../tests/mcp/server.py");
@@ -53,14 +54,15 @@ impl Ground {
         McpServerSettings { secrets, ..McpServerSettings::new(name, transport) }
     }
 
-    fn launcher(&self) -> McpLauncher {
+    fn reach(&self) -> McpReach {
         let workspace = self.directory.path().to_owned();
-        McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace }
+        let launcher = McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace };
+        let own = OwnEndpoints::new(&"http://127.0.0.1:4000/v1".parse().unwrap());
+        McpReach { launcher, own }
     }
 
     async fn start(&self) -> McpServers {
-        let servers =
-            McpServers::new(self.settings.clone(), self.launcher(), self.directory.path());
+        let servers = McpServers::new(self.settings.clone(), self.reach(), self.directory.path());
         servers.start();
         servers.ready_within(Duration::from_secs(60)).await;
         servers
@@ -208,6 +210,22 @@ async fn m6_a_server_that_never_answers_leaves_the_others_alone() {
     let states: Vec<_> = servers.states().iter().map(|server| server.state.name()).collect();
     assert_eq!(states, ["ready", "off", "off"]);
     assert!(call(&servers).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_tool_that_the_server_has_no_more_is_not_called() {
+    let actions = json!([{"result": text("done")}, {"change": []}]);
+    let ground = Ground::new().server("scripted", answering(actions));
+    let servers = ground.start().await;
+    let before = servers.snapshot();
+    let mut status = servers.server("scripted").unwrap().status.subscribe();
+    call(&servers).await.unwrap();
+    status.wait_for(|status| status.catalogue.tools.is_empty()).await.unwrap();
+
+    let fault = servers.call("key", &before.tools[0], Map::new(), None).await.unwrap_err();
+
+    let why = "mcp__scripted__do is not offered any more: the server has it no more";
+    assert_eq!(fault.0, why);
 }
 
 #[tokio::test]

@@ -1,13 +1,14 @@
 //! Decides whether a page's host may be connected to, and at which addresses. It is resolved once;
 //! the connection goes to the addresses that were looked at.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Arc, OnceLock};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
-use url::{Host, Url};
+use url::Host;
 
 use super::fetch_error::FetchError;
 use super::resolver::Resolver;
+use crate::own_endpoints::{OwnEndpoints, plain};
 use crate::page_url::PageUrl;
 use crate::public_address::{AddressScope, scope};
 
@@ -15,29 +16,19 @@ use crate::public_address::{AddressScope, scope};
 #[derive(Debug)]
 pub(super) struct Destinations {
     resolver: Arc<dyn Resolver>,
-    /// Where this server listens, once it does.
-    own: OnceLock<SocketAddr>,
-    /// Upstream's host and port.
-    upstream: Option<(Host<String>, u16)>,
+    own: OwnEndpoints,
 }
 
 impl Destinations {
-    pub(super) fn new(resolver: Arc<dyn Resolver>, upstream: &Url) -> Self {
-        let host = upstream.host().map(|host| host.to_owned());
-        let upstream = host.zip(upstream.port_or_known_default());
-        Self { resolver, own: OnceLock::new(), upstream }
-    }
-
-    pub(super) fn listens_on(&self, own: SocketAddr) {
-        // A server listens once.
-        let _ = self.own.set(own);
+    pub(super) fn new(resolver: Arc<dyn Resolver>, own: OwnEndpoints) -> Self {
+        Self { resolver, own }
     }
 
     /// The addresses that may be connected to for `page`. One that may not refuses the page.
     pub(super) async fn of(&self, page: &PageUrl) -> Result<Vec<SocketAddr>, FetchError> {
         let port = page.port();
         let host = page.parsed_host();
-        if self.upstream.as_ref().is_some_and(|(name, at)| name == host && *at == port) {
+        if self.own.is_upstream(host, port) {
             return Err(FetchError::NotPublic);
         }
         let found = self.resolve(host).await?;
@@ -45,7 +36,7 @@ impl Destinations {
         let upstream = if page.is_trusted() { self.upstream_addresses().await } else { Vec::new() };
         let is_allowed = |address: &SocketAddr| {
             may_reach(address.ip(), page.is_trusted())
-                && !self.is_own(*address)
+                && !self.own.is_own(*address)
                 && !upstream.contains(&plain(*address))
         };
         if found.iter().all(is_allowed) { Ok(found) } else { Err(FetchError::NotPublic) }
@@ -64,17 +55,9 @@ impl Destinations {
 
     /// Another name of a trusted host must not lead to upstream.
     async fn upstream_addresses(&self) -> Vec<SocketAddr> {
-        let Some((host, port)) = &self.upstream else { return Vec::new() };
+        let Some((host, port)) = self.own.upstream() else { return Vec::new() };
         let found = self.resolve(host).await.unwrap_or_default();
         found.into_iter().map(|ip| plain(SocketAddr::new(ip, *port))).collect()
-    }
-
-    fn is_own(&self, address: SocketAddr) -> bool {
-        let Some(own) = self.own.get() else { return false };
-        let (address, own) = (plain(address), plain(*own));
-        let is_listened_on = address.ip() == own.ip()
-            || (own.ip().is_unspecified() && is_of_this_machine(address.ip()));
-        address.port() == own.port() && is_listened_on
     }
 }
 
@@ -84,14 +67,4 @@ fn may_reach(address: IpAddr, is_trusted: bool) -> bool {
         AddressScope::Private => is_trusted,
         AddressScope::Forbidden => false,
     }
-}
-
-/// An address that IPv6 merely wraps, as the one that it wraps.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// Only an address of this machine can be bound to.
-fn is_of_this_machine(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
 }

@@ -77,12 +77,18 @@ struct Fixture {
     connections: Connections,
 }
 
+fn own_endpoints() -> OwnEndpoints {
+    let own = OwnEndpoints::new(&UPSTREAM.parse().unwrap());
+    own.listens_on("127.0.0.1:8787".parse().unwrap());
+    own
+}
+
 impl Fixture {
     fn new(settings: &str, names: Names) -> Self {
         let settings: WebSettings = toml::from_str(settings).unwrap();
         let connections = Connections::default();
         let layer = connections.clone();
-        let destinations = Destinations::new(Arc::new(names), &UPSTREAM.parse().unwrap());
+        let destinations = Destinations::new(Arc::new(names), own_endpoints());
         let fetcher =
             Fetcher::new(&settings, destinations, |builder| builder.connector_layer(layer.clone()))
                 .unwrap();
@@ -90,7 +96,6 @@ impl Fixture {
         let workers = Workers::new(std::path::Path::new("/bin/false"));
         let trusted = settings.trusted_hosts.clone();
         let web = Web { fetcher, workers, trusted, cache: cache(settings.cache) };
-        web.listens_on("127.0.0.1:8787".parse().unwrap());
         Self { web, connections }
     }
 
@@ -508,7 +513,7 @@ fn r20_no_spelling_of_an_inner_address_is_connected_to() {
     let settings: WebSettings = toml::from_str("cache = '0s'").unwrap();
     let connections = Connections::default();
     let layer = connections.clone();
-    let destinations = Destinations::new(Arc::new(Inner), &UPSTREAM.parse().unwrap());
+    let destinations = Destinations::new(Arc::new(Inner), own_endpoints());
     let fetcher =
         Fetcher::new(&settings, destinations, |builder| builder.connector_layer(layer.clone()));
     let fetcher = fetcher.unwrap();

@@ -88,28 +88,45 @@ async fn server_that_answers<F>(answer: impl Fn() -> F + Clone + Send + Sync + '
 where
     F: Future<Output = Response> + Send,
 {
+    server_where(move |request: Value| {
+        let answer = answer.clone();
+        async move { if request["method"] == "tools/call" { Some(answer().await) } else { None } }
+    })
+    .await
+}
+
+/// A server of one tool over HTTP, which answers so where it does not do as usual.
+async fn server_where<F>(answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static) -> String
+where
+    F: Future<Output = Option<Response>> + Send,
+{
     let route = move |method: Method, body: Bytes| {
         let answer = answer.clone();
         async move {
             let request: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let result = match request["method"].as_str() {
-                Some("initialize") => json!({
-                    "protocolVersion": "2025-11-25",
-                    "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "scripted", "version": "1"},
-                }),
-                Some("tools/list") => {
-                    json!({"tools": [{"name": "do", "inputSchema": {"type": "object"}}]})
-                }
-                Some("tools/call") => return answer().await,
-                _ if method == Method::POST => return StatusCode::ACCEPTED.into_response(),
-                _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
-            };
-            let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
-            ([("mcp-session-id", "s1")], Json(body)).into_response()
+            let usual = usual_answer(&method, &request);
+            answer(request).await.unwrap_or(usual)
         }
     };
     serve(Router::new().route("/mcp", any(route))).await + "/mcp"
+}
+
+fn usual_answer(method: &Method, request: &Value) -> Response {
+    let result = match request["method"].as_str() {
+        Some("initialize") => json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "scripted", "version": "1"},
+        }),
+        Some("tools/list") => {
+            json!({"tools": [{"name": "do", "inputSchema": {"type": "object"}}]})
+        }
+        Some("tools/call") => text("done"),
+        _ if *method == Method::POST => return StatusCode::ACCEPTED.into_response(),
+        _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+    };
+    let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+    ([("mcp-session-id", "s1")], Json(body)).into_response()
 }
 
 async fn called(url: &str) -> (McpServers, Result<McpAnswer, McpFault>) {
@@ -173,4 +190,26 @@ async fn m8_an_event_or_a_body_that_is_too_long_ends_the_connection() {
         assert!(why.ends_with("whether it took effect is unknown"), "{why}");
         until(&servers, "web", |state| *state != McpState::Ready).await;
     }
+}
+
+#[tokio::test]
+async fn m5_a_schema_that_is_too_deep_costs_only_its_tool_in_an_event() {
+    let url = server_where(|request| async move {
+        if request["method"] != "tools/list" {
+            return None;
+        }
+        let (open, close) = ("{\"properties\":{\"a\":".repeat(1_000), "}}".repeat(1_000));
+        let tools = [
+            format!("{{\"name\":\"deep\",\"inputSchema\":{open}{{}}{close}}}"),
+            tool("do").to_string(),
+        ];
+        let result = format!("{{\"tools\":[{}]}}", tools.join(","));
+        let id = &request["id"];
+        let event = format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n\n");
+        Some(([(header::CONTENT_TYPE, "text/event-stream")], event).into_response())
+    })
+    .await;
+    let (servers, answer) = called(&url).await;
+    assert_eq!(answer.unwrap().parts, [McpPart::Text("done".into())]);
+    assert!(servers.snapshot().withheld[0].why.contains("deep"), "{:?}", servers.snapshot());
 }
