@@ -4,6 +4,9 @@
 //! Such a schema is untrusted input: it could be huge, refer to itself or to an address, or hold
 //! patterns that take memory or time.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// The most bytes of such a schema.
@@ -22,6 +25,15 @@ const MAX_PATTERNS: usize = 64;
 /// search.
 const UNSUPPORTED: [&str; 5] =
     ["$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor", "$anchor"];
+
+/// The dialects that are known, without the `#` that may follow.
+const DIALECTS: [&str; 5] = [
+    "json-schema.org/draft/2020-12/schema",
+    "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft-07/schema",
+    "json-schema.org/draft-06/schema",
+    "json-schema.org/draft-04/schema",
+];
 
 /// Why a schema is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,15 +64,12 @@ pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
     if serde_json::to_vec(schema).map_or(true, |bytes| bytes.len() > MAX_BYTES) {
         return Err(SchemaFault::TooLarge);
     }
-    let takes_object = schema.get("type").is_none_or(|kind| kind == "object");
-    if !schema.is_object() || !takes_object {
+    if !schema.is_object() || !schema.get("type").is_none_or(has_object) {
         return Err(SchemaFault::NoObject);
     }
     let mut expansion = Expansion { root: schema, open: Vec::new(), nodes: 0, patterns: 0 };
     let mut expanded = expansion.expand(schema, 0, Members::Keywords)?;
     // Of another dialect nothing is known, and most schemas mean the same in each.
-    let is_known =
-        |dialect: &Value| dialect.as_str().is_some_and(|uri| uri.contains("json-schema.org"));
     if let Some(members) = expanded.as_object_mut()
         && members.get("$schema").is_some_and(|dialect| !is_known(dialect))
     {
@@ -69,10 +78,24 @@ pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
     Ok(expanded)
 }
 
+/// Whether a `type` allows objects.
+fn has_object(kind: &Value) -> bool {
+    match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "object"),
+        kind => kind == "object",
+    }
+}
+
+fn is_known(dialect: &Value) -> bool {
+    let uri = dialect.as_str().unwrap_or_default().trim_end_matches('#');
+    let name = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"));
+    name.is_some_and(|name| DIALECTS.contains(&name))
+}
+
 struct Expansion<'a> {
     root: &'a Value,
     /// The references that are being replaced, the outermost first.
-    open: Vec<&'a str>,
+    open: Vec<Cow<'a, str>>,
     nodes: usize,
     patterns: usize,
 }
@@ -163,12 +186,12 @@ impl<'a> Expansion<'a> {
 
     fn follow(&mut self, reference: &'a str, depth: usize) -> Result<Value, SchemaFault> {
         let named = || crate::text::prefix(reference, 80).escape_debug().to_string();
-        let pointer = reference.strip_prefix('#').ok_or_else(|| SchemaFault::Outside(named()))?;
-        let target = self.root.pointer(pointer).ok_or_else(|| SchemaFault::Outside(named()))?;
-        if self.open.contains(&reference) {
+        let pointer = pointer_of(reference).ok_or_else(|| SchemaFault::Outside(named()))?;
+        let target = self.root.pointer(&pointer).ok_or_else(|| SchemaFault::Outside(named()))?;
+        if self.open.contains(&pointer) {
             return Err(SchemaFault::Circle(named()));
         }
-        self.open.push(reference);
+        self.open.push(pointer);
         let expanded = self.expand(target, depth + 1, Members::Keywords);
         self.open.pop();
         expanded
@@ -181,6 +204,11 @@ impl<'a> Expansion<'a> {
         }
         if self.patterns > MAX_PATTERNS { Err(SchemaFault::Patterns) } else { Ok(()) }
     }
+}
+
+/// The JSON pointer of a reference into the same document. A fragment of an address is percent-encoded.
+fn pointer_of(reference: &str) -> Option<Cow<'_, str>> {
+    percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()
 }
 
 fn is_text(members: &Map<String, Value>, name: &str) -> bool {
@@ -217,6 +245,37 @@ mod tests {
                 },
             })),
         );
+    }
+
+    #[test]
+    fn a_reference_may_be_percent_encoded() {
+        let schema = json!({
+            "properties": { "p": { "$ref": "#/$defs/a%20b%C3%A9" }, "q": { "$ref": "#/$defs/50%25" } },
+            "$defs": { "a bé": { "type": "string" }, "50%": { "type": "number" } },
+        });
+        let expected =
+            json!({ "properties": { "p": { "type": "string" }, "q": { "type": "number" } } });
+        check(&schema, &Ok(expected));
+        let circle = json!({ "properties": { "a": { "$ref": "#/properties/%61" } } });
+        check(&circle, &Err("its input schema refers to itself, by #/properties/%61"));
+    }
+
+    #[test]
+    fn another_dialect_is_taken_for_the_latest() {
+        let of = |dialect: &str| json!({ "$schema": dialect, "properties": {} });
+        for known in [
+            "https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema#",
+        ] {
+            check(&of(known), &Ok(of(known)));
+        }
+        for other in [
+            "https://127.0.0.1/json-schema.org",
+            "https://json-schema.org/draft-03/schema",
+            "https://example.com/json-schema.org/draft-07/schema",
+        ] {
+            check(&of(other), &Ok(json!({ "properties": {} })));
+        }
     }
 
     #[test]
@@ -279,10 +338,12 @@ mod tests {
             json!(true),
             json!(null),
             json!({ "type": "string" }),
-            json!({ "type": ["object"] }),
+            json!({ "type": ["string", "null"] }),
         ] {
             check(&schema, &Err("its input schema is no object schema"));
         }
-        check(&json!({}), &Ok(json!({})));
+        for schema in [json!({}), json!({ "type": ["object", "null"] })] {
+            check(&schema, &Ok(schema.clone()));
+        }
     }
 }
