@@ -4,6 +4,9 @@
 //! Such a schema is untrusted input: it could be huge, refer to itself or to an address, or hold
 //! patterns that take memory or time.
 
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 /// The most bytes of such a schema.
@@ -12,8 +15,17 @@ const MAX_BYTES: usize = 64 << 10;
 /// How deep it may nest. Deeper ones are no forms that a model could fill in.
 const MAX_DEPTH: usize = 32;
 
-/// Schemas, lists and values after references were replaced. References to references multiply.
-const MAX_NODES: usize = 20_000;
+/// What a schema may take after references were replaced: references to references multiply what
+/// they lead to. Compiled, it takes some ten times as much.
+const MAX_SIZE: usize = 1 << 20;
+
+/// What each schema, list and value counts for, beside its text and its path. A compiled keyword
+/// holds its path.
+const NODE_SIZE: usize = 32;
+
+/// How many schemas with `unevaluatedProperties` or `unevaluatedItems` may lie within each other:
+/// each looks at what is within it again, so the time of a validation doubles.
+const MAX_UNEVALUATED: usize = 8;
 
 /// Patterns in one schema: each may take as much memory as [`super::MAX_PATTERN_BYTES`].
 const MAX_PATTERNS: usize = 64;
@@ -22,6 +34,19 @@ const MAX_PATTERNS: usize = 64;
 /// search.
 const UNSUPPORTED: [&str; 5] =
     ["$dynamicRef", "$recursiveRef", "$dynamicAnchor", "$recursiveAnchor", "$anchor"];
+
+/// Keywords that a model is not told and that allow and forbid nothing. `$id` would be part of the
+/// path of each keyword, and `$schema` below the root could name what is not known.
+const IGNORED: [&str; 6] = ["$id", "id", "$schema", "$comment", "title", "examples"];
+
+/// The dialects that are known, without the `#` that may follow.
+const DIALECTS: [&str; 5] = [
+    "json-schema.org/draft/2020-12/schema",
+    "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft-07/schema",
+    "json-schema.org/draft-06/schema",
+    "json-schema.org/draft-04/schema",
+];
 
 /// Why a schema is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,8 +57,8 @@ pub(crate) enum SchemaFault {
     TooLarge,
     #[error("its input schema nests more than {MAX_DEPTH} deep")]
     TooDeep,
-    #[error("its input schema grows too large when its references are followed")]
-    TooMany,
+    #[error("its input schema takes too much memory, with what its references lead to")]
+    TooMuch,
     #[error("its input schema refers to {0}, which is not inside it")]
     Outside(String),
     #[error("its input schema refers to itself, by {0}")]
@@ -42,6 +67,8 @@ pub(crate) enum SchemaFault {
     Unsupported(&'static str),
     #[error("its input schema has names or values of hidden characters")]
     Hidden,
+    #[error("its input schema nests `unevaluated…` keywords more than {MAX_UNEVALUATED} deep")]
+    Unevaluated,
     #[error("its input schema has more than {MAX_PATTERNS} patterns")]
     Patterns,
     #[error("its input schema does not compile: {0}")]
@@ -54,29 +81,66 @@ pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
     if serde_json::to_vec(schema).map_or(true, |bytes| bytes.len() > MAX_BYTES) {
         return Err(SchemaFault::TooLarge);
     }
-    let takes_object = schema.get("type").is_none_or(|kind| kind == "object");
-    if !schema.is_object() || !takes_object {
+    if !schema.is_object() || !schema.get("type").is_none_or(has_object) {
         return Err(SchemaFault::NoObject);
     }
-    let mut expansion = Expansion { root: schema, open: Vec::new(), nodes: 0, patterns: 0 };
-    let mut expanded = expansion.expand(schema, 0, Members::Keywords)?;
+    let mut expansion = Expansion { root: schema, open: Vec::new(), size: 0, patterns: 0 };
+    let mut expanded = expansion.expand(schema, Place::ROOT)?;
     // Of another dialect nothing is known, and most schemas mean the same in each.
-    let is_known =
-        |dialect: &Value| dialect.as_str().is_some_and(|uri| uri.contains("json-schema.org"));
-    if let Some(members) = expanded.as_object_mut()
-        && members.get("$schema").is_some_and(|dialect| !is_known(dialect))
-    {
-        members.shift_remove("$schema");
+    if let Some(dialect) = schema.get("$schema").filter(|dialect| is_known(dialect)) {
+        expanded["$schema"] = dialect.clone();
     }
     Ok(expanded)
+}
+
+/// Whether a `type` allows objects.
+fn has_object(kind: &Value) -> bool {
+    match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "object"),
+        kind => kind == "object",
+    }
+}
+
+fn is_known(dialect: &Value) -> bool {
+    let uri = dialect.as_str().unwrap_or_default().trim_end_matches('#');
+    let name = uri.strip_prefix("https://").or_else(|| uri.strip_prefix("http://"));
+    name.is_some_and(|name| DIALECTS.contains(&name))
 }
 
 struct Expansion<'a> {
     root: &'a Value,
     /// The references that are being replaced, the outermost first.
-    open: Vec<&'a str>,
-    nodes: usize,
+    open: Vec<Cow<'a, str>>,
+    /// What was taken so far.
+    size: usize,
     patterns: usize,
+}
+
+/// Where a value stands once references are replaced.
+#[derive(Clone, Copy)]
+struct Place {
+    depth: usize,
+    /// The bytes of the path to it.
+    path: usize,
+    /// The schemas around it that have an `unevaluated…` keyword.
+    unevaluated: usize,
+    /// What the members of the value are.
+    members: Members,
+}
+
+impl Place {
+    const ROOT: Self = Self { depth: 0, path: 0, unevaluated: 0, members: Members::Keywords };
+
+    /// The place of a member of this name.
+    fn of_member(self, name: &str) -> Self {
+        let (path, members) = (self.path + 1 + name.len(), self.members.below(name));
+        Self { depth: self.depth + 1, path, members, ..self }
+    }
+
+    /// The place of an item, or of what is referred to.
+    fn deeper(self) -> Self {
+        Self { depth: self.depth + 1, path: self.path + 2, ..self }
+    }
 }
 
 /// What the members of an object are.
@@ -94,12 +158,11 @@ impl Members {
     /// What is in the value of a member.
     fn below(self, name: &str) -> Self {
         match (self, name) {
-            (Self::Data, _) | (Self::Keywords, "enum" | "const" | "default" | "examples") => {
-                Self::Data
-            }
+            (Self::Data, _)
+            | (Self::Keywords, "enum" | "const" | "default" | "dependentRequired") => Self::Data,
             (
                 Self::Keywords,
-                "properties" | "patternProperties" | "dependentSchemas" | "$defs" | "definitions",
+                "properties" | "patternProperties" | "dependentSchemas" | "dependencies",
             ) => Self::Schemas,
             (Self::Keywords | Self::Schemas, _) => Self::Keywords,
         }
@@ -107,54 +170,72 @@ impl Members {
 }
 
 impl<'a> Expansion<'a> {
-    fn expand(
-        &mut self,
-        value: &'a Value,
-        depth: usize,
-        members_are: Members,
-    ) -> Result<Value, SchemaFault> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return Err(SchemaFault::TooMany);
-        }
-        if depth > MAX_DEPTH {
+    fn expand(&mut self, value: &'a Value, place: Place) -> Result<Value, SchemaFault> {
+        self.take(value, place)?;
+        if place.depth > MAX_DEPTH {
             return Err(SchemaFault::TooDeep);
         }
         Ok(match value {
-            Value::Object(members) => self.expand_members(members, depth, members_are)?,
+            Value::Object(members) if place.members == Members::Keywords => {
+                self.expand_schema(members, place)?
+            }
+            Value::Object(members) => Value::Object(self.expand_members(members, place, |_| true)?),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.expand(item, depth + 1, members_are));
+                let items = items.iter().map(|item| self.expand(item, place.deeper()));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             _ => value.clone(),
         })
     }
 
+    /// Counts what a value takes, before anything is made of it.
+    fn take(&mut self, value: &Value, place: Place) -> Result<(), SchemaFault> {
+        let path = if place.members == Members::Data { 0 } else { place.path };
+        self.size += NODE_SIZE + path + value.as_str().map_or(0, str::len);
+        if self.size > MAX_SIZE { Err(SchemaFault::TooMuch) } else { Ok(()) }
+    }
+
     fn expand_members(
         &mut self,
         members: &'a Map<String, Value>,
-        depth: usize,
-        are: Members,
-    ) -> Result<Value, SchemaFault> {
-        let is_schema = are == Members::Keywords;
-        if is_schema {
-            let unsupported = UNSUPPORTED.into_iter().find(|name| members.contains_key(*name));
-            if let Some(keyword) = unsupported {
-                return Err(SchemaFault::Unsupported(keyword));
-            }
-            self.count_patterns(members)?;
-        }
+        place: Place,
+        is_kept: impl Fn(&str) -> bool,
+    ) -> Result<Map<String, Value>, SchemaFault> {
         let mut expanded = Map::new();
-        for (name, member) in members {
-            // Definitions are checked, and seen where they are used.
-            let member = self.expand(member, depth + 1, are.below(name))?;
-            if !(is_schema && ["$defs", "definitions", "$ref"].contains(&name.as_str())) {
-                expanded.insert(name.clone(), member);
-            }
+        for (name, member) in members.iter().filter(|(name, _)| is_kept(name)) {
+            self.size += name.len();
+            expanded.insert(name.clone(), self.expand(member, place.of_member(name))?);
         }
-        if let Some(reference) = members.get("$ref").filter(|_| is_schema) {
+        Ok(expanded)
+    }
+
+    fn expand_schema(
+        &mut self,
+        members: &'a Map<String, Value>,
+        mut place: Place,
+    ) -> Result<Value, SchemaFault> {
+        let unsupported = UNSUPPORTED.into_iter().find(|name| members.contains_key(*name));
+        if let Some(keyword) = unsupported {
+            return Err(SchemaFault::Unsupported(keyword));
+        }
+        if ["unevaluatedProperties", "unevaluatedItems"]
+            .iter()
+            .any(|name| members.contains_key(*name))
+        {
+            place.unevaluated += 1;
+        }
+        if place.unevaluated > MAX_UNEVALUATED {
+            return Err(SchemaFault::Unevaluated);
+        }
+        self.count_patterns(members)?;
+        // Definitions are seen where they are used.
+        let is_kept = |name: &str| {
+            !["$defs", "definitions", "$ref"].contains(&name) && !IGNORED.contains(&name)
+        };
+        let mut expanded = self.expand_members(members, place, is_kept)?;
+        if let Some(reference) = members.get("$ref") {
             let reference = reference.as_str().unwrap_or_default();
-            if let Value::Object(target) = self.follow(reference, depth)? {
+            if let Value::Object(target) = self.follow(reference, place)? {
                 for (name, member) in target {
                     expanded.entry(name).or_insert(member);
                 }
@@ -163,15 +244,15 @@ impl<'a> Expansion<'a> {
         Ok(Value::Object(expanded))
     }
 
-    fn follow(&mut self, reference: &'a str, depth: usize) -> Result<Value, SchemaFault> {
+    fn follow(&mut self, reference: &'a str, place: Place) -> Result<Value, SchemaFault> {
         let named = || crate::text::prefix(reference, 80).escape_debug().to_string();
-        let pointer = reference.strip_prefix('#').ok_or_else(|| SchemaFault::Outside(named()))?;
-        let target = self.root.pointer(pointer).ok_or_else(|| SchemaFault::Outside(named()))?;
-        if self.open.contains(&reference) {
+        let pointer = pointer_of(reference).ok_or_else(|| SchemaFault::Outside(named()))?;
+        let target = self.root.pointer(&pointer).ok_or_else(|| SchemaFault::Outside(named()))?;
+        if self.open.contains(&pointer) {
             return Err(SchemaFault::Circle(named()));
         }
-        self.open.push(reference);
-        let expanded = self.expand(target, depth + 1, Members::Keywords);
+        self.open.push(pointer);
+        let expanded = self.expand(target, Place { members: Members::Keywords, ..place.deeper() });
         self.open.pop();
         expanded
     }
@@ -185,6 +266,11 @@ impl<'a> Expansion<'a> {
     }
 }
 
+/// The JSON pointer of a reference into the same document. A fragment of an address is percent-encoded.
+fn pointer_of(reference: &str) -> Option<Cow<'_, str>> {
+    percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()
+}
+
 fn is_text(members: &Map<String, Value>, name: &str) -> bool {
     members.get(name).is_some_and(Value::is_string)
 }
@@ -194,6 +280,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    const TOO_MUCH: &str =
+        "its input schema takes too much memory, with what its references lead to";
 
     #[track_caller]
     fn check(schema: &Value, expected: &Result<Value, &str>) {
@@ -222,10 +311,43 @@ mod tests {
     }
 
     #[test]
+    fn a_reference_may_be_percent_encoded() {
+        let schema = json!({
+            "properties": { "p": { "$ref": "#/$defs/a%20b%C3%A9" }, "q": { "$ref": "#/$defs/50%25" } },
+            "$defs": { "a bé": { "type": "string" }, "50%": { "type": "number" } },
+        });
+        let expected =
+            json!({ "properties": { "p": { "type": "string" }, "q": { "type": "number" } } });
+        check(&schema, &Ok(expected));
+        let circle = json!({ "properties": { "a": { "$ref": "#/properties/%61" } } });
+        check(&circle, &Err("its input schema refers to itself, by #/properties/%61"));
+    }
+
+    #[test]
+    fn another_dialect_is_taken_for_the_latest() {
+        let of = |dialect: &str| json!({ "$schema": dialect, "properties": {} });
+        for known in [
+            "https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema#",
+        ] {
+            check(&of(known), &Ok(of(known)));
+        }
+        for other in [
+            "https://127.0.0.1/json-schema.org",
+            "https://json-schema.org/draft-03/schema",
+            "https://example.com/json-schema.org/draft-07/schema",
+        ] {
+            check(&of(other), &Ok(json!({ "properties": {} })));
+        }
+    }
+
+    #[test]
     fn a_property_may_be_called_like_a_keyword() {
         let schema = json!({
             "properties": { "$ref": { "type": "string" }, "pattern": { "enum": [{ "$ref": "a" }] }, "$anchor": {} },
             "default": { "$ref": "https://example.com" },
+            "dependencies": { "default": { "type": "string" }, "title": ["a"] },
+            "dependentRequired": { "$ref": ["a"] },
         });
         check(&schema, &Ok(schema.clone()));
     }
@@ -267,11 +389,48 @@ mod tests {
             defs.insert(format!("d{level}"), json!({ "properties": members }));
         }
         let bomb = json!({ "properties": { "a": { "$ref": "#/$defs/d7" } }, "$defs": defs });
-        check(&bomb, &Err("its input schema grows too large when its references are followed"));
+        check(&bomb, &Err(TOO_MUCH));
         let patterns: Map<_, _> =
             (0..65).map(|place| (format!("p{place}"), json!({ "pattern": "a" }))).collect();
         let many = json!({ "properties": patterns });
         check(&many, &Err("its input schema has more than 64 patterns"));
+    }
+
+    #[test]
+    fn m5_what_a_reference_multiplies_is_counted_in_bytes() {
+        let times = |count: usize, reference: &str| json!({ "allOf": vec![json!({ "$ref": reference }); count] });
+        let of = |text: Value| {
+            let defs =
+                json!({ "a": text, "b": times(60, "#/$defs/a"), "c": times(40, "#/$defs/b") });
+            json!({ "properties": { "p": { "not": { "$ref": "#/$defs/c" } } }, "$defs": defs })
+        };
+        let long = "x".repeat(30_000);
+        check(&of(json!({ "description": long })), &Err(TOO_MUCH));
+        check(&of(json!({ "enum": [{ &long: 1 }] })), &Err(TOO_MUCH));
+        assert_eq!(expanded(&of(json!({}))).map(|_| ()), Ok(()));
+        // What nobody is told costs nothing.
+        assert_eq!(expanded(&of(json!({ "title": long }))).map(|_| ()), Ok(()));
+    }
+
+    #[test]
+    fn m5_a_long_name_counts_for_each_keyword_below_it() {
+        let below: Map<_, _> =
+            (0..1_000).map(|n| (format!("p{n}"), json!({ "type": "string" }))).collect();
+        let of = |name: &str| json!({ "properties": { name: { "properties": below.clone() } } });
+        check(&of(&"x".repeat(30_000)), &Err(TOO_MUCH));
+        assert_eq!(expanded(&of("x")).map(|_| ()), Ok(()));
+        let named =
+            json!({ "$id": "http://a/b", "properties": { "id": { "id": "x", "$id": "c" } } });
+        check(&named, &Ok(json!({ "properties": { "id": {} } })));
+    }
+
+    #[test]
+    fn m5_keywords_that_look_at_everything_again_nest_a_few_times() {
+        let nested = |depth: usize| {
+            (0..depth).fold(json!({}), |inner, _| json!({ "if": inner, "unevaluatedItems": false }))
+        };
+        assert_eq!(expanded(&nested(8)).map(|_| ()), Ok(()));
+        check(&nested(9), &Err("its input schema nests `unevaluated…` keywords more than 8 deep"));
     }
 
     #[test]
@@ -281,10 +440,12 @@ mod tests {
             json!(true),
             json!(null),
             json!({ "type": "string" }),
-            json!({ "type": ["object"] }),
+            json!({ "type": ["string", "null"] }),
         ] {
             check(&schema, &Err("its input schema is no object schema"));
         }
-        check(&json!({}), &Ok(json!({})));
+        for schema in [json!({}), json!({ "type": ["object", "null"] })] {
+            check(&schema, &Ok(schema.clone()));
+        }
     }
 }
