@@ -8,6 +8,7 @@ mod catalogue;
 mod codec;
 mod connection;
 mod detection;
+mod detection_cache;
 mod diagnostics;
 mod documents;
 mod launcher;

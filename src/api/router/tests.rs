@@ -134,7 +134,6 @@ fn state(keys: Keys) -> ApiState {
         memory_budget,
         limits: Arc::new(limits),
         about: Arc::new(About {
-            languages: None,
             started: Instant::now(),
             upstream_url: upstream_settings.url.to_string(),
             auth_required: true,

@@ -71,13 +71,23 @@ impl Detection {
     }
 }
 
+/// Whether a file is of a language that a server could be for, wherever one is. Reads nothing.
+pub(super) fn is_of_a_language(settings: &LspSettings, path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(OsStr::to_str) else { return false };
+    let configured = settings.servers.values().flat_map(|server| server.extensions.keys());
+    let known = KNOWN.iter().flat_map(|known| known.extensions).map(|(extension, _)| *extension);
+    configured.map(String::as_str).chain(known).any(|extension| has_extension(name, extension))
+}
+
+fn has_extension(name: &str, extension: &str) -> bool {
+    name.len() > extension.len() && name.ends_with(extension)
+}
+
 impl DetectedServer {
     pub(super) fn language_of(&self, path: &Path) -> Option<&str> {
         let name = path.file_name()?.to_str()?;
-        let is_longer = |extension: &&(String, String)| {
-            name.len() > extension.0.len() && name.ends_with(&extension.0)
-        };
-        let longest = self.extensions.iter().filter(is_longer).max_by_key(|(it, _)| it.len())?;
+        let is_its = |(extension, _): &&(String, String)| has_extension(name, extension);
+        let longest = self.extensions.iter().filter(is_its).max_by_key(|(it, _)| it.len())?;
         Some(&longest.1)
     }
 

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::Value;
 
+use tokio::time::Instant;
+
 use super::message::Params;
 
 /// Works that a server can have begun. One that begins more is not believed.
@@ -17,6 +19,8 @@ pub(super) struct Progress {
     works: HashSet<String>,
     /// rust-analyzer says whether it is done, more exactly than by its works.
     is_quiescent: Option<bool>,
+    /// Since when it says so without a break.
+    settled_since: Option<Instant>,
 }
 
 #[derive(Deserialize)]
@@ -36,8 +40,8 @@ struct ServerStatus {
 }
 
 impl Progress {
-    /// Takes a notification. Returns whether it was one on progress.
-    pub(super) fn take(&mut self, method: &str, params: &Params) -> bool {
+    /// Takes a notification that has come now. Returns whether it was one on progress.
+    pub(super) fn take(&mut self, method: &str, params: &Params, now: Instant) -> bool {
         match method {
             "$/progress" => {
                 if let Ok(ProgressParams { token, value }) = params.read() {
@@ -46,6 +50,8 @@ impl Progress {
             }
             "experimental/serverStatus" => {
                 self.is_quiescent = params.read().ok().map(|status: ServerStatus| status.quiescent);
+                let is_settled = self.is_quiescent == Some(true);
+                self.settled_since = is_settled.then(|| self.settled_since.unwrap_or(now));
             }
             _ => return false,
         }
@@ -65,14 +71,16 @@ impl Progress {
         self.is_quiescent.map_or(!self.works.is_empty(), |is_quiescent| !is_quiescent)
     }
 
-    /// Whether the server says that it has read everything.
-    pub(super) fn is_settled(&self) -> bool {
-        self.is_quiescent == Some(true)
+    /// Since when the server says that it has read everything, if it does.
+    pub(super) fn settled_since(&self) -> Option<Instant> {
+        self.settled_since
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::super::message::Incoming;
@@ -81,7 +89,9 @@ mod tests {
     fn tell(progress: &mut Progress, method: &str, params: &Value) -> bool {
         let body = json!({ "method": method, "params": params }).to_string();
         match Incoming::parse(body.as_bytes()) {
-            Ok(Incoming::Notification { params, .. }) => progress.take(method, &params),
+            Ok(Incoming::Notification { params, .. }) => {
+                progress.take(method, &params, Instant::now())
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -93,7 +103,7 @@ mod tests {
     #[test]
     fn a_server_is_at_work_until_all_its_works_have_ended() {
         let mut progress = Progress::default();
-        assert!(!progress.is_indexing() && !progress.is_settled());
+        assert!(!progress.is_indexing() && progress.settled_since().is_none());
         work(&mut progress, &json!(1), "begin");
         work(&mut progress, &json!("1"), "begin");
         work(&mut progress, &json!(1), "report");
@@ -109,10 +119,25 @@ mod tests {
         let mut progress = Progress::default();
         work(&mut progress, &json!(1), "begin");
         assert!(tell(&mut progress, "experimental/serverStatus", &json!({ "quiescent": true })));
-        assert!(!progress.is_indexing() && progress.is_settled());
+        assert!(!progress.is_indexing() && progress.settled_since().is_some());
         tell(&mut progress, "experimental/serverStatus", &json!({ "quiescent": false }));
-        assert!(progress.is_indexing());
+        assert!(progress.is_indexing() && progress.settled_since().is_none());
         assert!(!tell(&mut progress, "window/logMessage", &json!({})));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_settled_since_it_said_so_first() {
+        let mut progress = Progress::default();
+        let mut status = |is_quiescent: bool| {
+            let status = json!({ "quiescent": is_quiescent });
+            tell(&mut progress, "experimental/serverStatus", &status);
+            progress.settled_since()
+        };
+        let first = status(true);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(status(true), first);
+        assert_eq!(status(false), None);
+        assert_eq!(status(true), Some(Instant::now()));
     }
 
     #[test]

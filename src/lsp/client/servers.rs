@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::after_change::AfterChange;
-use super::detection::{DetectedServer, Detection, Surroundings};
+use super::detection::{DetectedServer, Detection, Surroundings, is_of_a_language};
+use super::detection_cache::DetectionCache;
 use super::diagnostics;
 use super::documents::Document;
 use super::launcher::Launcher;
@@ -50,6 +51,7 @@ pub(crate) struct LanguageServices {
 pub(crate) struct LanguageServers {
     settings: LspSettings,
     services: LanguageServices,
+    detections: DetectionCache,
     pool: Pool,
     /// Documents that are being opened.
     opening: Mutex<JoinSet<()>>,
@@ -78,19 +80,14 @@ impl LanguageServers {
             Times { idle: settings.idle, start: settings.start_timeout, answer: settings.timeout };
         let launcher = Launcher::new(services.runner.clone(), services.sandbox.clone());
         let pool = Pool::new(Arc::new(launcher), times);
-        let opening = Mutex::default();
-        Arc::new(Self { settings: settings.clone(), services, pool, opening })
+        let (detections, opening) = (DetectionCache::default(), Mutex::default());
+        Arc::new(Self { settings: settings.clone(), services, detections, pool, opening })
     }
 
     /// Ends all servers.
     pub(crate) fn end(&self) {
         sync::lock(&self.opening).abort_all();
         self.pool.end();
-    }
-
-    /// Whether a server is there at all, whether or not it may start. Reads the disk.
-    pub(crate) fn is_any_there(&self, workspace: &Workspace) -> bool {
-        !self.detect(workspace).servers.is_empty()
     }
 
     /// Whether a server is there that may start in this workspace.
@@ -108,7 +105,8 @@ impl LanguageServers {
     pub(crate) async fn report(self: &Arc<Self>, workspace: &Arc<Workspace>) -> ServerReport {
         let (detection, is_trusted) = self.look(workspace).await;
         let phases = self.pool.phases();
-        let mut report = ServerReport { faults: detection.faults, ..ServerReport::default() };
+        let mut report =
+            ServerReport { faults: detection.faults.clone(), ..ServerReport::default() };
         for server in &detection.servers {
             let rule = self.start_rule(server, workspace, is_trusted).await;
             let running = phases.iter().filter(|(key, _)| key.name == server.name);
@@ -140,6 +138,9 @@ impl LanguageServers {
 
     /// Starts the server for a file that was read, in the background, and opens the file there.
     pub(crate) fn opened(self: &Arc<Self>, workspace: &Arc<Workspace>, path: &Path) {
+        if !self.may_have_server(path) {
+            return;
+        }
         let mut opening = sync::lock(&self.opening);
         while opening.try_join_next().is_some() {}
         if opening.len() < MAX_OPENING {
@@ -164,7 +165,7 @@ impl LanguageServers {
         path: &Path,
     ) -> Option<AfterChange> {
         let budget = self.settings.diagnostics;
-        if budget.is_zero() {
+        if budget.is_zero() || !self.may_have_server(path) {
             return None;
         }
         let deadline = Instant::now() + budget;
@@ -203,6 +204,9 @@ impl LanguageServers {
         workspace: &Arc<Workspace>,
         path: &Path,
     ) -> Result<Option<Chosen>, String> {
+        if !self.may_have_server(path) {
+            return Ok(None);
+        }
         let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
         let innermost = roots.iter().filter(|root| path.starts_with(root));
         let innermost = innermost.max_by_key(|root| root.components().count());
@@ -246,7 +250,10 @@ impl LanguageServers {
         is_trusted: bool,
     ) -> Result<Chosen, String> {
         let rule = self.start_rule(server, workspace, is_trusted).await?;
-        let key = ServerKey { name: server.name.clone(), root: root.clone(), is_trusted };
+        let is_confined = rule == StartRule::Confined;
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
+        let (name, workspace) = (server.name.clone(), roots.clone());
+        let key = ServerKey { name, root: root.clone(), workspace, is_trusted, is_confined };
         let mut settings = server.settings.clone();
         let mut initialization = server.initialization.clone();
         if server.is_rust_analyzer() {
@@ -261,10 +268,10 @@ impl LanguageServers {
             program: server.program.clone(),
             arguments: server.arguments.clone(),
             root,
-            roots: workspace.real_roots().map(Path::to_owned).collect(),
+            roots,
             settings,
             initialization,
-            is_confined: rule == StartRule::Confined,
+            is_confined,
         };
         Ok(Chosen { key, program, language })
     }
@@ -289,18 +296,24 @@ impl LanguageServers {
         may_start(circumstances).map_err(|why| format!("{} {why}", server.name))
     }
 
+    /// Whether there could be a server for a file. Most files are of no language, and so cost
+    /// nothing more. Reads nothing.
+    fn may_have_server(&self, path: &Path) -> bool {
+        !self.settings.is_off() && is_of_a_language(&self.settings, path)
+    }
+
     /// Reads the disk.
-    fn detect(&self, workspace: &Workspace) -> Detection {
+    fn detect(&self, workspace: &Workspace) -> Arc<Detection> {
         if self.settings.is_off() {
-            return Detection::default();
+            return Arc::default();
         }
         let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
         let search_path = &self.services.search_path;
-        Detection::new(&self.settings, Surroundings { search_path, roots: &roots })
+        self.detections.detection(&self.settings, Surroundings { search_path, roots: &roots })
     }
 
     /// The servers that there are, and whether the workspace is trusted.
-    async fn look(self: &Arc<Self>, workspace: &Arc<Workspace>) -> (Detection, bool) {
+    async fn look(self: &Arc<Self>, workspace: &Arc<Workspace>) -> (Arc<Detection>, bool) {
         let (servers, workspace) = (Arc::clone(self), Arc::clone(workspace));
         let look = move || {
             let trust = servers.services.settings_files.trust(&workspace);
@@ -331,3 +344,6 @@ async fn read(workspace: &Arc<Workspace>, path: &Path) -> Result<Document, Strin
     let read = move || source::document(&workspace, &path);
     FILES.run(read).await.map_err(|error| error.to_string())?
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use gen_lsp_types::Diagnostic;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError, Room};
@@ -30,6 +30,10 @@ use crate::workspace::{FileVersion, Workspace};
 
 /// In its first seconds a server may not know yet that it has something to read.
 const FIRST_SECONDS: Duration = Duration::from_secs(20);
+
+/// How long a server must have said that it has read the project before an empty answer counts.
+/// rust-analyzer says so a moment before what it has read can be asked about.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// How often an empty answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
@@ -185,24 +189,26 @@ impl Session {
         let synchronised = self.synchronise(question.document.as_ref(), workspace, deadline).await;
         synchronised.map_err(|error| self.named(&error))?;
         loop {
-            let mut changed = self.told.changed.subscribe();
-            let found = match self.ask_once(question, deadline).await {
-                Ok(found) => found,
-                Err(RequestError::Refused(error)) if error.is_passing() => {
-                    Found::Places(Vec::new())
+            // As of the question: what the server says of itself meanwhile may be newer than
+            // its answer.
+            let has_read_the_project = self.has_read_the_project();
+            let outcome = self.ask_once(question, deadline).await;
+            let again = Instant::now() + ASK_AGAIN;
+            let is_last = deadline <= again;
+            match outcome {
+                Ok(found) if !found.is_empty() || has_read_the_project || is_last => {
+                    let is_still_indexing = self.is_indexing();
+                    let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                    return Ok(Answer { server, found, encoding, is_still_indexing });
                 }
+                Ok(_) => {}
+                Err(RequestError::Refused(error)) if error.is_passing() && !is_last => {}
                 Err(error @ RequestError::Ended(_)) => {
                     return Err(self.named(&self.with_last_words(error.to_string()).await));
                 }
                 Err(error) => return Err(self.named(&error.to_string())),
-            };
-            let again = Instant::now() + ASK_AGAIN;
-            if !found.is_empty() || self.has_read_the_project() || deadline <= again {
-                let is_still_indexing = self.is_indexing();
-                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
-                return Ok(Answer { server, found, encoding, is_still_indexing });
             }
-            _ = timeout_at(again, changed.changed()).await;
+            sleep_until(again).await;
         }
     }
 
@@ -371,10 +377,13 @@ impl Session {
         self.connection.notify(method, params).await.map_err(|error| error.to_string())
     }
 
-    /// Whether an empty answer is one.
+    /// Whether an empty answer to a question of now is one.
     fn has_read_the_project(&self) -> bool {
         let progress = sync::lock(&self.told.progress);
-        progress.is_settled() || (!progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed())
+        match progress.settled_since() {
+            Some(settled) => SETTLING <= settled.elapsed(),
+            None => !progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed(),
+        }
     }
 
     /// What was found before a change. A list that has just come may not be read yet.
@@ -433,7 +442,7 @@ impl Told {
     fn take(&self, method: &str, params: &Params) {
         if method == "textDocument/publishDiagnostics" {
             self.published.take(params, MAX_KEPT);
-        } else if sync::lock(&self.progress).take(method, params) {
+        } else if sync::lock(&self.progress).take(method, params, Instant::now()) {
             self.changed.send_replace(());
         }
     }

@@ -125,3 +125,83 @@ async fn a_change_that_was_given_up_before_it_was_sent_is_told_the_next_time() {
     assert_eq!(answer.unwrap().found, Found::Text("x".to_owned()));
     assert_eq!(told.last(), Some(&json!("new text")), "the server has the document");
 }
+
+fn quiescent(is_quiescent: bool) -> Value {
+    let params = json!({ "health": "ok", "quiescent": is_quiescent });
+    json!({ "method": "experimental/serverStatus", "params": params })
+}
+
+fn a_place() -> Value {
+    let at = json!({ "line": 0, "character": 0 });
+    json!({ "uri": "file:///a.py", "range": { "start": at, "end": at } })
+}
+
+/// Answers each question for a definition with the next of these, before which the server says
+/// that it has read the project. Returns how often it was asked.
+async fn answer_with(peer: &mut Peer, outcomes: Vec<Value>) -> usize {
+    let mut asked = 0;
+    for outcome in outcomes {
+        let mut message = received(peer).await;
+        while message["method"] != "textDocument/definition" {
+            message = received(peer).await;
+        }
+        asked += 1;
+        say(peer, quiescent(true)).await;
+        let mut answer = outcome;
+        answer["id"] = message["id"].clone();
+        say(peer, answer).await;
+    }
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_from_before_the_server_had_read_the_project_is_asked_again() {
+    let (_directory, workspace) = workspace();
+    let (session, mut peer) = start().await;
+    say(&mut peer, quiescent(false)).await;
+    let question = question(Operation::Definition, "x");
+    let outcomes = vec![json!({ "result": [] }), json!({ "result": [a_place()] })];
+    let (answer, _) =
+        tokio::join!(session.ask(&question, &workspace), answer_with(&mut peer, outcomes));
+    let Found::Places(places) = answer.unwrap().found else { panic!("places") };
+    assert_eq!(places.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_answer_counts_once_the_server_has_settled() {
+    let (_directory, workspace) = workspace();
+    let (session, mut peer) = start().await;
+    say(&mut peer, quiescent(true)).await;
+    let question = question(Operation::Definition, "x");
+    let began = Instant::now();
+    let serve = answer_with(&mut peer, vec![json!({ "result": [] }); 100]);
+    let answer = tokio::select! {
+        answer = session.ask(&question, &workspace) => answer,
+        _ = serve => panic!("it is not asked without end"),
+    };
+    assert!(answer.unwrap().found.is_empty());
+    assert!(began.elapsed() < 2 * SETTLING, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_passes_is_no_empty_answer() {
+    let (_directory, workspace) = workspace();
+    let (session, mut peer) = start().await;
+    say(&mut peer, quiescent(true)).await;
+    tokio::time::sleep(2 * SETTLING).await;
+    let question = question(Operation::Definition, "x");
+    let refused = json!({ "error": { "code": -32801, "message": "content modified" } });
+    let outcomes = vec![refused.clone(), json!({ "result": [a_place()] })];
+    let (answer, asked) =
+        tokio::join!(session.ask(&question, &workspace), answer_with(&mut peer, outcomes));
+    assert!(!answer.unwrap().found.is_empty());
+    assert_eq!(asked, 2);
+
+    let serve = answer_with(&mut peer, vec![refused; 1000]);
+    let answer = tokio::select! {
+        answer = session.ask(&question, &workspace) => answer,
+        _ = serve => panic!("it is not asked without end"),
+    };
+    let error = answer.unwrap_err();
+    assert_eq!(error, "server refused the request: content modified (-32801)");
+}
