@@ -342,17 +342,17 @@ impl Session {
                 Now::Same => Vec::new(),
                 // Its language was told when it was opened.
                 Now::Changed(document) => documents.update(&document, ""),
-                Now::Gone => {
-                    self.told.published.forget(&path);
-                    documents.close(&path).into_iter().collect()
-                }
+                Now::Gone => documents.close(&path).into_iter().collect(),
             };
+            self.told.published.follow(documents.paths());
             for (method, params) in told {
                 self.tell(method, &params).await?;
             }
         }
         let Some((document, language)) = current else { return Ok(None) };
-        for (method, params) in documents.update(document, language) {
+        let told = documents.update(document, language);
+        self.told.published.follow(documents.paths());
+        for (method, params) in told {
             self.tell(method, &params).await?;
         }
         Ok(documents.version(&document.path))
