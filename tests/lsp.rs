@@ -97,6 +97,15 @@ async fn an_edit_tells_what_it_broke_and_counts_what_was_broken_before() {
 }
 
 #[tokio::test]
+async fn an_edit_tells_what_it_broke_however_many_other_files_a_server_tells_of() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "others").config("lsp.diagnostics", r#""20s""#).start().await;
+    told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
+    let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y = x", "BAD")]).await;
+    has(&answers[1], &["Diagnostics (scripted): 1 new", "2:1 error: it is BAD"]);
+}
+
+#[tokio::test]
 async fn a_list_without_a_version_counts_when_the_budget_is_over() {
     let upstream = Upstream::start();
     let server =

@@ -94,6 +94,10 @@ while True:
     elif method == "initialized":
         send({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
         note("initialized")
+        if MODE == "others":
+            for other in range(200):
+                uri = f"file:///elsewhere/{other}.py"
+                send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})
         if MODE == "asks":
             edit = {"changes": {"file:///tmp/x": []}}
             send({"id": 1, "method": "workspace/applyEdit", "params": {"edit": edit}})

@@ -49,6 +49,10 @@ impl Documents {
         self.open.iter().map(|(path, open)| (path.as_path(), &open.file))
     }
 
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.open.keys().map(PathBuf::as_path)
+    }
+
     /// The version that the server knows.
     pub(super) fn version(&self, path: &Path) -> Option<i32> {
         self.open.get(path).map(|open| open.version)

@@ -2,8 +2,10 @@
 //! wants it: most of what a server says concerns nobody.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use bytes::Bytes;
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,10 +19,13 @@ const CONTENT_MODIFIED: i64 = -32801;
 /// The server has dropped the request, and would take it again.
 const SERVER_CANCELLED: i64 = -32802;
 
-/// The id of a request of the server. It goes back as it came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The longest id of a request that is answered. Servers send numbers, or UUIDs.
+const MAX_ID_BYTES: usize = 256;
+
+/// The id of a request of the server, which goes back as it came, or of a work of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
-pub(super) enum RequestId {
+pub(super) enum MessageId {
     Number(i64),
     Text(String),
 }
@@ -29,7 +34,7 @@ pub(super) enum RequestId {
 #[derive(Debug)]
 pub(super) enum Incoming {
     Request {
-        id: RequestId,
+        id: MessageId,
         method: String,
         params: Params,
     },
@@ -57,6 +62,41 @@ pub(super) struct ResponseError {
     pub(super) message: String,
 }
 
+impl MessageId {
+    pub(super) fn is_longer_than(&self, bytes: usize) -> bool {
+        matches!(self, Self::Text(text) if bytes < text.len())
+    }
+}
+
+/// Derived, it would keep a copy of all that is there before it looks at what that is.
+impl<'de> Deserialize<'de> for MessageId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MessageIdVisitor)
+    }
+}
+
+struct MessageIdVisitor;
+
+impl Visitor<'_> for MessageIdVisitor {
+    type Value = MessageId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number or a text")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<MessageId, E> {
+        Ok(MessageId::Number(number))
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<MessageId, E> {
+        i64::try_from(number).map(MessageId::Number).map_err(E::custom)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<MessageId, E> {
+        Ok(MessageId::Text(text.to_owned()))
+    }
+}
+
 impl ResponseError {
     /// Whether the same request may get an answer a moment later.
     pub(super) fn is_passing(&self) -> bool {
@@ -66,7 +106,7 @@ impl ResponseError {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    id: Option<RequestId>,
+    id: Option<MessageId>,
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -81,9 +121,11 @@ impl Incoming {
         let Envelope { id, method, params, result, error } = serde_json::from_slice(body)?;
         let params = Params(params.map(ToOwned::to_owned));
         Ok(match (method, id) {
+            // Some may wait to be answered at once.
+            (_, Some(id)) if id.is_longer_than(MAX_ID_BYTES) => Self::Stray,
             (Some(method), Some(id)) => Self::Request { id, method: method.into_owned(), params },
             (Some(method), None) => Self::Notification { method: method.into_owned(), params },
-            (None, Some(RequestId::Number(id))) => {
+            (None, Some(MessageId::Number(id))) => {
                 let result = Params(result.map(ToOwned::to_owned));
                 Self::Response { id, outcome: error.map_or(Ok(result), Err) }
             }
@@ -108,7 +150,7 @@ pub(super) fn notification(method: &str, params: &Value) -> Bytes {
 }
 
 /// The answer to a request of the server: a result, or the code and the text of an error.
-pub(super) fn response(id: &RequestId, outcome: Result<Value, (i64, String)>) -> Bytes {
+pub(super) fn response(id: &MessageId, outcome: Result<Value, (i64, String)>) -> Bytes {
     bytes_of(&match outcome {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
         Err((code, message)) => {
@@ -155,9 +197,18 @@ mod tests {
             ("{\"id\":1.5}", "broken"),
             ("", "broken"),
             ("\u{feff}{}", "broken"),
+            ("{\"id\":[0],\"method\":\"a\"}", "broken"),
+            ("{\"id\":18446744073709551615,\"method\":\"a\"}", "broken"),
         ] {
             assert_eq!(kind(body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn a_request_with_an_id_without_end_is_not_answered() {
+        let request = |length: usize| format!(r#"{{"id":"{}","method":"a"}}"#, "x".repeat(length));
+        assert_eq!(kind(&request(MAX_ID_BYTES + 1)), "stray");
+        assert!(kind(&request(MAX_ID_BYTES)).starts_with("request"));
     }
 
     #[test]

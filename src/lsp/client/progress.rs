@@ -3,20 +3,21 @@
 use std::collections::HashSet;
 
 use serde::Deserialize;
-use serde_json::Value;
-
 use tokio::time::Instant;
 
-use super::message::Params;
+use super::message::{MessageId, Params};
 
 /// Works that a server can have begun. One that begins more is not believed.
 const MAX_WORKS: usize = 64;
+
+/// The longest token that is kept. Servers send numbers, UUIDs, or a few words.
+const MAX_TOKEN_BYTES: usize = 256;
 
 /// What a server has said of its own work.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The tokens of works that have begun and not ended.
-    works: HashSet<String>,
+    works: HashSet<MessageId>,
     /// rust-analyzer says whether it is done, more exactly than by its works.
     is_quiescent: Option<bool>,
     /// Since when it says so without a break.
@@ -25,7 +26,7 @@ pub(super) struct Progress {
 
 #[derive(Deserialize)]
 struct ProgressParams {
-    token: Value,
+    token: MessageId,
     value: ProgressValue,
 }
 
@@ -45,7 +46,7 @@ impl Progress {
         match method {
             "$/progress" => {
                 if let Ok(ProgressParams { token, value }) = params.read() {
-                    self.take_work(token.to_string(), &value.kind);
+                    self.take_work(token, &value.kind);
                 }
             }
             "experimental/serverStatus" => {
@@ -58,8 +59,10 @@ impl Progress {
         true
     }
 
-    fn take_work(&mut self, token: String, kind: &str) {
+    fn take_work(&mut self, token: MessageId, kind: &str) {
         match kind {
+            // Of one that is not kept, the end would not be known either.
+            _ if token.is_longer_than(MAX_TOKEN_BYTES) => {}
             "begin" if self.works.len() < MAX_WORKS => _ = self.works.insert(token),
             "end" => _ = self.works.remove(&token),
             _ => {}
@@ -81,7 +84,7 @@ impl Progress {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::message::Incoming;
     use super::*;
@@ -147,5 +150,16 @@ mod tests {
             work(&mut progress, &json!(token), "begin");
         }
         assert_eq!(progress.works.len(), MAX_WORKS);
+    }
+
+    #[test]
+    fn a_token_without_end_is_not_kept() {
+        let mut progress = Progress::default();
+        work(&mut progress, &json!("t".repeat(MAX_TOKEN_BYTES + 1)), "begin");
+        assert!(!progress.is_indexing());
+        work(&mut progress, &json!("t".repeat(MAX_TOKEN_BYTES)), "begin");
+        assert!(progress.is_indexing());
+        work(&mut progress, &json!([0, 0]), "begin");
+        assert_eq!(progress.works.len(), 1);
     }
 }

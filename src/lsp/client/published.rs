@@ -9,7 +9,6 @@ use gen_lsp_types::{Code, Diagnostic, Message, PublishDiagnosticsParams};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::documents::MAX_OPEN;
 use super::message::Params;
 use super::uri;
 use crate::{sync, text};
@@ -26,10 +25,11 @@ pub(super) struct Report {
     pub(super) number: u64,
 }
 
-/// The last report for each document.
+/// The last report for each open document.
 #[derive(Debug)]
 pub(super) struct Published {
-    reports: Mutex<HashMap<PathBuf, Report>>,
+    /// `None`: the server has not told of it yet.
+    reports: Mutex<HashMap<PathBuf, Option<Report>>>,
     /// Counts the reports.
     count: watch::Sender<u64>,
 }
@@ -48,13 +48,21 @@ impl Published {
         let Some(path) = uri::to_path(&uri.0) else { return };
         let diagnostics = diagnostics.into_iter().take(max).map(slim).collect();
         let number = *self.count.borrow();
-        let mut reports = sync::lock(&self.reports);
-        // Servers tell of files that nobody opened as well.
-        if reports.len() < 2 * MAX_OPEN || reports.contains_key(&path) {
-            reports.insert(path, Report { version, diagnostics, number });
+        // Servers tell of files that nobody opened as well, and nobody asks for those.
+        if let Some(report) = sync::lock(&self.reports).get_mut(&path) {
+            *report = Some(Report { version, diagnostics, number });
         }
-        drop(reports);
         self.count.send_modify(|count| *count += 1);
+    }
+
+    /// Keeps the reports on these documents, which are open now, and on no others.
+    pub(super) fn follow<'a>(&self, open: impl Iterator<Item = &'a Path>) {
+        let mut reports = sync::lock(&self.reports);
+        let mut before = std::mem::take(&mut *reports);
+        reports.extend(open.map(|path| {
+            let report = before.remove(path).flatten();
+            (path.to_owned(), report)
+        }));
     }
 
     /// Before a document is changed: what arrives from now on is newer than this number.
@@ -63,11 +71,7 @@ impl Published {
     }
 
     pub(super) fn last(&self, path: &Path) -> Option<Report> {
-        sync::lock(&self.reports).get(path).cloned()
-    }
-
-    pub(super) fn forget(&self, path: &Path) {
-        sync::lock(&self.reports).remove(path);
+        sync::lock(&self.reports).get(path).cloned().flatten()
     }
 
     /// Waits for the report on this version. From a server that does not name versions, the
@@ -122,11 +126,23 @@ mod tests {
     use super::super::message::Incoming;
     use super::*;
 
+    /// With one document open.
+    fn published() -> Published {
+        let published = Published::default();
+        published.follow([Path::new(PATH)].into_iter());
+        published
+    }
+
     fn publish(published: &Published, version: &Value, count: usize) {
+        publish_on(published, PATH, version, count);
+    }
+
+    fn publish_on(published: &Published, path: &str, version: &Value, count: usize) {
         let place = json!({ "line": 0, "character": 0 });
         let diagnostic = json!({ "range": { "start": place, "end": place }, "message": "x" });
         let params = json!({
-            "uri": "file:///a.py", "version": version, "diagnostics": vec![diagnostic; count],
+            "uri": format!("file://{path}"), "version": version,
+            "diagnostics": vec![diagnostic; count],
         });
         let body = json!({ "method": "m", "params": params }).to_string();
         match Incoming::parse(body.as_bytes()) {
@@ -151,7 +167,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_report_on_this_version_counts() {
-        let published = Published::default();
+        let published = published();
         publish(&published, &json!(1), 1);
         let since = published.count();
         let tell = async {
@@ -167,7 +183,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn without_versions_the_last_list_within_the_budget_counts() {
-        let published = Published::default();
+        let published = published();
         publish(&published, &json!(null), 9);
         let since = published.count();
         let tell = async {
@@ -179,17 +195,27 @@ mod tests {
         assert_eq!(after(&published, 3, published.count(), async {}).await, None);
     }
 
-    #[tokio::test]
-    async fn reports_on_files_without_end_are_not_kept() {
-        let published = Published::default();
+    #[test]
+    fn an_open_document_has_room_however_many_others_a_server_tells_of() {
+        let published = published();
         for number in 0..1000 {
-            let params = json!({ "uri": format!("file:///{number}"), "diagnostics": [] });
-            let body = json!({ "method": "m", "params": params }).to_string();
-            let Ok(Incoming::Notification { params, .. }) = Incoming::parse(body.as_bytes()) else {
-                panic!("{body}")
-            };
-            published.take(&params, 100);
+            publish_on(&published, &format!("/{number}.py"), &json!(1), number % 2);
         }
-        assert_eq!(sync::lock(&published.reports).len(), 2 * MAX_OPEN);
+        publish(&published, &json!(1), 3);
+        let last = published.last(Path::new(PATH)).unwrap();
+        assert_eq!((last.diagnostics.len(), last.number), (3, 1000));
+        assert_eq!(sync::lock(&published.reports).len(), 1);
+    }
+
+    #[test]
+    fn the_report_on_a_closed_document_goes_and_the_others_stay() {
+        let published = published();
+        publish(&published, &json!(1), 2);
+        published.follow([Path::new(PATH), Path::new("/b.py")].into_iter());
+        assert!(published.last(Path::new(PATH)).is_some());
+        published.follow([Path::new("/b.py")].into_iter());
+        publish(&published, &json!(2), 2);
+        published.follow([Path::new(PATH)].into_iter());
+        assert!(published.last(Path::new(PATH)).is_none());
     }
 }

@@ -355,16 +355,15 @@ impl Session {
                 Now::Same => continue,
                 // Its language was told when it was opened.
                 Now::Changed(document) => documents.update(&document, ""),
-                Now::Gone => {
-                    self.told.published.forget(&path);
-                    documents.close(&path).into_iter().collect()
-                }
+                Now::Gone => documents.close(&path).into_iter().collect(),
             };
+            self.told.published.follow(documents.paths());
             told.iter().for_each(|(method, params)| room.tell(method, params));
         }
         let Some((document, language)) = current else { return Ok(None) };
         let mut room = self.room().await?;
         let told = documents.update(document, language);
+        self.told.published.follow(documents.paths());
         told.iter().for_each(|(method, params)| room.tell(method, params));
         Ok(documents.version(&document.path))
     }
