@@ -22,6 +22,7 @@ use crate::page_url::{PageUrl, PageUrlError, TrustedHosts};
 use crate::processes::worker::Workers;
 
 mod body;
+mod connect_deadline;
 mod connector;
 mod content;
 mod destination;

@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use reqwest::ClientBuilder;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::HeaderMap;
+use reqwest::{ClientBuilder, Response};
+use tokio::time::Instant;
 
+use super::connect_deadline::{ConnectDeadline, connected_by};
 use crate::http_client;
 use crate::page_url::PageUrl;
 use crate::sync;
@@ -40,7 +42,7 @@ struct Pin(Arc<[SocketAddr]>);
 /// Lets a client connect to the addresses of a fetch, until it is dropped.
 #[derive(Debug)]
 pub(super) struct PinnedClient {
-    pub(super) client: reqwest::Client,
+    client: reqwest::Client,
     pins: Pins,
     host: String,
     addresses: Arc<[SocketAddr]>,
@@ -48,16 +50,13 @@ pub(super) struct PinnedClient {
 
 impl Connector {
     /// `prepared` adds to the clients, for tests.
-    pub(super) fn new(
-        connect_timeout: Duration,
-        prepared: impl Fn(ClientBuilder) -> ClientBuilder,
-    ) -> Result<Self, String> {
+    pub(super) fn new(prepared: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Self, String> {
         let pinned = || {
             let pins = Pins::default();
             let client = http_client::build(Vec::new(), |builder| {
                 Ok(prepared(builder)
                     .dns_resolver(Arc::new(pins.clone()))
-                    .connect_timeout(connect_timeout)
+                    .connector_layer(ConnectDeadline)
                     // What is encoded is counted and decoded by us.
                     .no_gzip()
                     .no_brotli()
@@ -82,6 +81,18 @@ impl Connector {
         pins.entry(host.clone()).or_default().push(Pin(Arc::clone(&addresses)));
         let (client, pins) = (of_trust.client.clone(), of_trust.pins.clone());
         PinnedClient { client, pins, host, addresses }
+    }
+}
+
+impl PinnedClient {
+    /// Asks for `url`. Fails with a timeout unless it is connected by `deadline`.
+    pub(super) async fn get(
+        &self,
+        url: String,
+        headers: HeaderMap,
+        deadline: Instant,
+    ) -> reqwest::Result<Response> {
+        connected_by(deadline, self.client.get(url).headers(headers).send()).await
     }
 }
 

@@ -10,7 +10,8 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tower::{Layer, Service};
 
 use super::*;
@@ -328,23 +329,110 @@ async fn brotli(bytes: &[u8]) -> Vec<u8> {
     packed
 }
 
-#[tokio::test]
+/// What a server does with the connections that come to it.
 #[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]
-async fn w28_a_page_has_a_time_limit() {
+async fn served<F: Future<Output = ()> + Send + 'static>(
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    // Accepts and says nothing.
-    let silent = tokio::spawn(async move {
-        let mut open = Vec::new();
-        loop {
-            open.push(listener.accept().await.unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.read(&mut [0; 4096]).await;
+            tokio::spawn(serve(socket));
         }
     });
-    let settings = format!("trusted_hosts = [\"wiki.local:{port}\"]\ntimeout = '50ms'");
-    let fixture = Fixture::new(&settings, Names::default().with("wiki.local", &[&["127.0.0.1"]]));
-    let answer = fixture.fetch(&format!("http://wiki.local:{port}/")).await;
-    assert!(answer.contains("did not come whole within 50 ms"), "{answer}");
-    silent.abort();
+    port
+}
+
+/// Sends `head`, and then `piece` after `piece` without an end.
+async fn trickle(mut socket: TcpStream, head: &'static str, piece: &'static str) {
+    // Slow enough to stay below the limits of size, and quick enough for any limit of one read.
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    let mut sent = socket.write_all(head.as_bytes()).await;
+    while sent.is_ok() && !piece.is_empty() {
+        pace.tick().await;
+        sent = socket.write_all(piece.as_bytes()).await;
+    }
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn w28_a_page_has_a_time_limit() {
+    for (head, piece) in [
+        // Accepts and says nothing.
+        ("", ""),
+        ("HTTP/1.1 200 OK\r\nx: ", "y"),
+        ("HTTP/1.1 200 OK\r\n", "x: y\r\n"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n", "x"),
+        ("HTTP/1.1 200 OK\r\n\r\n", "x"),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", "1\r\nx\r\n"),
+        ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1", ";x"),
+    ] {
+        let port = served(move |socket| trickle(socket, head, piece)).await;
+        let settings = format!("trusted_hosts = [\"wiki.local:{port}\"]\ntimeout = '60ms'");
+        let names = Names::default().with("wiki.local", &[&["127.0.0.1"]]);
+        let fixture = Fixture::new(&settings, names);
+        let answer = fixture.fetch(&format!("http://wiki.local:{port}/")).await;
+        assert!(answer.contains("did not come whole within 60 ms"), "{head} {piece}: {answer}");
+    }
+}
+
+/// Answers after a time, or never.
+#[derive(Debug)]
+struct Late(Option<Duration>);
+
+impl Resolver for Late {
+    fn resolve(&self, _: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        let wait = self.0;
+        Box::pin(async move {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+            Ok(vec!["93.184.216.34".parse().unwrap()])
+        })
+    }
+}
+
+/// Connects to nothing, ever.
+#[derive(Clone, Debug)]
+struct Stuck<S>(S);
+
+impl<R, S: Service<R>> Service<R> for Stuck<S>
+where
+    S::Response: 'static,
+    S::Error: 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, _: R) -> Self::Future {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn w28_finding_a_host_and_connecting_to_it_share_one_limit() {
+    let settings: WebSettings = toml::from_str("connect_timeout = '10s'\ntimeout = '30s'").unwrap();
+    let url = PageUrl::parse("https://a.example/", &TrustedHosts::default()).unwrap();
+    for wait in [None, Some(Duration::ZERO), Some(Duration::from_secs(7))] {
+        let destinations = Destinations::new(Arc::new(Late(wait)), &UPSTREAM.parse().unwrap());
+        let fetcher = Fetcher::new(&settings, destinations, |builder| {
+            builder.connector_layer(tower::layer::layer_fn(Stuck))
+        });
+        let fetcher = fetcher.unwrap();
+        let began = tokio::time::Instant::now();
+        let error = fetcher.fetch(&url).await.unwrap_err();
+        assert_eq!(error.to_string(), "no connection to the host within 10 s");
+        // The clock of the test stands still but for what is waited for.
+        assert_eq!(began.elapsed().as_secs(), 10, "{wait:?}");
+    }
 }
 
 #[tokio::test]
