@@ -32,6 +32,14 @@ pub(crate) fn scope(address: IpAddr) -> AddressScope {
     }
 }
 
+/// The address to which packets for `address` go in the end, if it stands inside of it.
+pub(crate) fn innermost(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => translated(address).map_or(IpAddr::V6(address), IpAddr::V4),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
 /// By the IANA registry of special addresses.
 fn scope_of_v4(address: Ipv4Addr) -> AddressScope {
     let [a, b, c, _] = address.octets();

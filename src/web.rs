@@ -33,6 +33,7 @@ mod page;
 mod resolver;
 pub(crate) mod search;
 mod settings;
+mod upstream_addresses;
 
 /// The most bytes of pages that are kept.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -81,6 +82,11 @@ impl Web {
 
     pub(crate) fn parse(&self, url: &str) -> Result<PageUrl, PageUrlError> {
         PageUrl::parse(url, &self.trusted)
+    }
+
+    /// Refuses a page of which it shows without asking anyone that it cannot be read.
+    pub(crate) fn refuse_known(&self, url: &PageUrl) -> Result<(), FetchError> {
+        self.fetcher.destinations.refuse_known(url)
     }
 
     /// Reads the page at `url` for the client with `key`.

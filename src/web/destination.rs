@@ -4,12 +4,14 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 
+use futures::future::try_join;
 use url::{Host, Url};
 
 use super::fetch_error::FetchError;
 use super::resolver::Resolver;
+use super::upstream_addresses::UpstreamAddresses;
 use crate::page_url::PageUrl;
-use crate::public_address::{AddressScope, scope};
+use crate::public_address::{AddressScope, innermost, scope};
 
 /// Finds the addresses of pages.
 #[derive(Debug)]
@@ -17,14 +19,12 @@ pub(super) struct Destinations {
     resolver: Arc<dyn Resolver>,
     /// Where this server listens, once it does.
     own: OnceLock<SocketAddr>,
-    /// Upstream's host and port.
-    upstream: Option<(Host<String>, u16)>,
+    upstream: UpstreamAddresses,
 }
 
 impl Destinations {
     pub(super) fn new(resolver: Arc<dyn Resolver>, upstream: &Url) -> Self {
-        let host = upstream.host().map(|host| host.to_owned());
-        let upstream = host.zip(upstream.port_or_known_default());
+        let upstream = UpstreamAddresses::new(Arc::clone(&resolver), upstream);
         Self { resolver, own: OnceLock::new(), upstream }
     }
 
@@ -34,46 +34,57 @@ impl Destinations {
     }
 
     /// The addresses that may be connected to for `page`. One that may not refuses the page.
-    pub(super) async fn of(&self, page: &PageUrl) -> Result<Vec<SocketAddr>, FetchError> {
-        let port = page.port();
-        let host = page.parsed_host();
-        if self.upstream.as_ref().is_some_and(|(name, at)| name == host && *at == port) {
+    pub(super) async fn allowed_addresses(
+        &self,
+        page: &PageUrl,
+    ) -> Result<Vec<SocketAddr>, FetchError> {
+        self.refuse_known(page)?;
+        let upstream = async { Ok(self.upstream.at_port(page.port()).await) };
+        let (found, upstream) = try_join(self.resolve(page.parsed_host()), upstream).await?;
+        self.refuse(page, &found, &upstream)?;
+        Ok(found.into_iter().map(|ip| SocketAddr::new(ip, page.port())).collect())
+    }
+
+    /// Refuses a page of which it shows without a lookup that it may not be connected to.
+    pub(super) fn refuse_known(&self, page: &PageUrl) -> Result<(), FetchError> {
+        if self.upstream.is_named(page.parsed_host(), page.port()) {
             return Err(FetchError::NotPublic);
         }
-        let found = self.resolve(host).await?;
-        let found: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-        let upstream = if page.is_trusted() { self.upstream_addresses().await } else { Vec::new() };
-        let is_allowed = |address: &SocketAddr| {
-            may_reach(address.ip(), page.is_trusted())
-                && !self.is_own(*address)
-                && !upstream.contains(&plain(*address))
+        let upstream = self.upstream.known_at_port(page.port());
+        address_of(page.parsed_host()).map_or(Ok(()), |ip| self.refuse(page, &[ip], &upstream))
+    }
+
+    /// Refuses a page if one of its addresses may not be connected to.
+    fn refuse(
+        &self,
+        page: &PageUrl,
+        found: &[IpAddr],
+        upstream: &[IpAddr],
+    ) -> Result<(), FetchError> {
+        let is_allowed = |ip: &IpAddr| {
+            let is_upstream =
+                upstream.iter().any(|of_upstream| innermost(*of_upstream) == innermost(*ip));
+            may_reach(*ip, page.is_trusted())
+                && !self.is_own(SocketAddr::new(*ip, page.port()))
+                && !is_upstream
         };
-        if found.iter().all(is_allowed) { Ok(found) } else { Err(FetchError::NotPublic) }
+        if found.iter().all(is_allowed) { Ok(()) } else { Err(FetchError::NotPublic) }
     }
 
     async fn resolve(&self, host: &Host<String>) -> Result<Vec<IpAddr>, FetchError> {
-        let name = match host {
-            Host::Ipv4(address) => return Ok(vec![IpAddr::V4(*address)]),
-            Host::Ipv6(address) => return Ok(vec![IpAddr::V6(*address)]),
-            Host::Domain(name) => name,
-        };
+        if let Some(address) = address_of(host) {
+            return Ok(vec![address]);
+        }
         // The resolver's reason may name inner servers.
-        let found = self.resolver.resolve(name).await.map_err(|_| FetchError::HostNotFound)?;
+        let found =
+            self.resolver.resolve(&host.to_string()).await.map_err(|_| FetchError::HostNotFound)?;
         if found.is_empty() { Err(FetchError::HostNotFound) } else { Ok(found) }
-    }
-
-    /// Another name of a trusted host must not lead to upstream.
-    async fn upstream_addresses(&self) -> Vec<SocketAddr> {
-        let Some((host, port)) = &self.upstream else { return Vec::new() };
-        let found = self.resolve(host).await.unwrap_or_default();
-        found.into_iter().map(|ip| plain(SocketAddr::new(ip, *port))).collect()
     }
 
     fn is_own(&self, address: SocketAddr) -> bool {
         let Some(own) = self.own.get() else { return false };
-        let (address, own) = (plain(address), plain(*own));
-        let is_listened_on = address.ip() == own.ip()
-            || (own.ip().is_unspecified() && is_of_this_machine(address.ip()));
+        let (ip, own_ip) = (innermost(address.ip()), innermost(own.ip()));
+        let is_listened_on = ip == own_ip || (own_ip.is_unspecified() && is_of_this_machine(ip));
         address.port() == own.port() && is_listened_on
     }
 }
@@ -86,9 +97,13 @@ fn may_reach(address: IpAddr, is_trusted: bool) -> bool {
     }
 }
 
-/// An address that IPv6 merely wraps, as the one that it wraps.
-fn plain(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+/// The address that a host is written as.
+fn address_of(host: &Host<String>) -> Option<IpAddr> {
+    match host {
+        Host::Ipv4(address) => Some(IpAddr::V4(*address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(*address)),
+        Host::Domain(_) => None,
+    }
 }
 
 /// Only an address of this machine can be bound to.

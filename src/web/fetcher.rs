@@ -138,7 +138,7 @@ impl Fetcher {
         url: &PageUrl,
         deadline: Instant,
     ) -> Result<Vec<SocketAddr>, FetchError> {
-        let found = timeout_at(deadline, self.destinations.of(url)).await;
+        let found = timeout_at(deadline, self.destinations.allowed_addresses(url)).await;
         found.unwrap_or(Err(FetchError::ConnectTimeout(self.connect_timeout)))
     }
 
@@ -207,7 +207,7 @@ fn headers() -> HeaderMap {
         .collect()
 }
 
-/// What tests give to [`Fetcher::new`] in place of more settings.
+/// What [`Fetcher::new`] is given outside of tests: the clients need no more than they have.
 pub(super) fn unchanged(builder: ClientBuilder) -> ClientBuilder {
     builder
 }

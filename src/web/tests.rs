@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tower::{Layer, Service};
 
 use super::*;
@@ -80,10 +79,14 @@ struct Fixture {
 
 impl Fixture {
     fn new(settings: &str, names: Names) -> Self {
+        Self::with_upstream(settings, Arc::new(names), UPSTREAM)
+    }
+
+    fn with_upstream(settings: &str, resolver: Arc<dyn Resolver>, upstream: &str) -> Self {
         let settings: WebSettings = toml::from_str(settings).unwrap();
         let connections = Connections::default();
         let layer = connections.clone();
-        let destinations = Destinations::new(Arc::new(names), &UPSTREAM.parse().unwrap());
+        let destinations = Destinations::new(resolver, &upstream.parse().unwrap());
         let fetcher =
             Fetcher::new(&settings, destinations, |builder| builder.connector_layer(layer.clone()))
                 .unwrap();
@@ -246,6 +249,55 @@ async fn w26_our_own_address_and_upstream_are_refused_even_when_trusted() {
         assert!(answer.contains("not public"), "{url}: {answer}");
     }
     assert_eq!(fixture.connections(), 0);
+}
+
+#[tokio::test]
+async fn w26_a_public_upstream_is_reached_under_no_other_name() {
+    let names = Names::default()
+        .with("llm.example", &[&["93.184.216.34", "93.184.216.35"]])
+        .with("other.example", &[&["93.184.216.35"]])
+        .with("six.example", &[&["64:ff9b::5db8:d823"]])
+        .with("slow.example", &[&["93.184.216.36"]]);
+    let upstream = "https://llm.example/v1";
+    let fixture = Fixture::with_upstream("", Arc::new(names), upstream);
+    for url in [
+        "https://llm.example/v1/models",
+        "https://LLM.example./",
+        "https://93.184.216.34/",
+        "https://other.example/",
+        "https://six.example/",
+        "https://[::ffff:93.184.216.35]/",
+        "https://[64:ff9b::5db8:d822]/",
+        "https://[2002:5db8:d822::]/",
+    ] {
+        let answer = fixture.fetch(url).await;
+        assert!(answer.contains("not public"), "{url}: {answer}");
+    }
+    assert_eq!(fixture.connections(), 0);
+    let page = fixture.web.parse("https://slow.example/").unwrap();
+    let found = fixture.web.fetcher.destinations.allowed_addresses(&page).await;
+    assert_eq!(found, Ok(vec!["93.184.216.36:443".parse().unwrap()]));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_known_before_anyone_is_asked() {
+    let names = Names::default().with("a.example", &[&["10.0.0.1"]]);
+    let settings = "trusted_hosts = ['10.0.0.7:80', '127.0.0.1:8787', '127.0.0.1:4000']";
+    let fixture = Fixture::new(settings, names);
+    let refused = |url: &str| fixture.web.refuse_known(&fixture.web.parse(url).unwrap()).is_err();
+    for url in [
+        "https://10.1.2.3/",
+        "https://[::1]/",
+        "http://169.254.169.254/",
+        "http://127.0.0.1:8787/",
+        "http://127.0.0.1:4000/",
+    ] {
+        assert!(refused(url), "{url}");
+    }
+    // Of a name only the name service could tell.
+    for url in ["http://10.0.0.7/", "https://93.184.216.34/", "https://a.example/"] {
+        assert!(!refused(url), "{url}");
+    }
 }
 
 #[tokio::test]
@@ -498,8 +550,10 @@ async fn pages_are_kept_by_their_url_and_client() {
     assert_eq!(fixture.fetch(&format!("{url}?q")).await, "200 second");
     let other = KeyId::new("other");
     let page = fixture.web.parse(&url).unwrap();
-    let read = fixture.web.read(&other, &page, &CancellationToken::new()).await.unwrap();
-    assert!(matches!(read, Read::Page { page, is_cached: false } if page.text == "third"));
+    let fetched = fixture.web.read(&other, &page, &CancellationToken::new()).await.unwrap();
+    assert!(
+        matches!(fetched, Read::Page { page, is_cached: false } if page.text == "third")
+    );
     let (fixture, url) = wiki(vec![response("404 Not Found", "gone"), text("back")], "").await;
     assert_eq!(fixture.fetch(&url).await, "404 gone");
     assert_eq!(fixture.fetch(&url).await, "200 back");
