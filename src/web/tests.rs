@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tower::{Layer, Service};
 
 use super::*;
@@ -104,12 +105,12 @@ impl Fixture {
             Ok(url) => url,
             Err(error) => return format!("Error: {error}"),
         };
-        match self.web.read(&KeyId::new("key"), &url, &CancellationToken::new()).await {
-            Ok(Read::Page { page, is_cached }) => {
+        match self.web.fetch(&KeyId::new("key"), &url, &CancellationToken::new()).await {
+            Ok(FetchOutcome::Page { page, is_cached }) => {
                 let cached = if is_cached { " (cached)" } else { "" };
                 format!("{} {}{cached}", page.status.as_u16(), page.text)
             }
-            Ok(Read::Redirect { target, .. }) => format!("to {target}"),
+            Ok(FetchOutcome::Redirect { target, .. }) => format!("to {target}"),
             Err(error) => format!("Error: {error}"),
         }
     }
@@ -550,9 +551,9 @@ async fn pages_are_kept_by_their_url_and_client() {
     assert_eq!(fixture.fetch(&format!("{url}?q")).await, "200 second");
     let other = KeyId::new("other");
     let page = fixture.web.parse(&url).unwrap();
-    let fetched = fixture.web.read(&other, &page, &CancellationToken::new()).await.unwrap();
+    let fetched = fixture.web.fetch(&other, &page, &CancellationToken::new()).await.unwrap();
     assert!(
-        matches!(fetched, Read::Page { page, is_cached: false } if page.text == "third")
+        matches!(fetched, FetchOutcome::Page { page, is_cached: false } if page.text == "third")
     );
     let (fixture, url) = wiki(vec![response("404 Not Found", "gone"), text("back")], "").await;
     assert_eq!(fixture.fetch(&url).await, "404 gone");
@@ -560,6 +561,54 @@ async fn pages_are_kept_by_their_url_and_client() {
     let (fixture, url) = wiki(vec![text("a"), text("b")], "cache = '0s'").await;
     assert_eq!(fixture.fetch(&url).await, "200 a");
     assert_eq!(fixture.fetch(&url).await, "200 b");
+}
+
+#[tokio::test]
+async fn calls_that_want_one_page_at_once_share_its_fetch() {
+    let (fixture, url) = wiki(vec![text("one"), text("two")], "").await;
+    let both = tokio::join!(fixture.fetch(&url), fixture.fetch(&url));
+    assert_eq!(both, ("200 one".to_owned(), "200 one (cached)".to_owned()));
+    assert_eq!(fixture.connections(), 1);
+    let (fixture, url) = wiki(vec![response("404 Not Found", "gone"), text("back")], "").await;
+    let both = tokio::join!(fixture.fetch(&url), fixture.fetch(&url));
+    assert_eq!(both, ("404 gone".to_owned(), "404 gone".to_owned()));
+    assert_eq!(fixture.fetch(&url).await, "200 back");
+    let (fixture, url) = wiki(vec![text("a"), text("b")], "cache = '0s'").await;
+    tokio::join!(fixture.fetch(&url), fixture.fetch(&url));
+    assert_eq!(fixture.connections(), 2);
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_ends_no_other_one() {
+    let asked = Arc::new(Notify::new());
+    let (told, count) = (Arc::clone(&asked), Arc::new(AtomicUsize::new(0)));
+    // The first request is never answered.
+    let port = served(move |mut socket| {
+        let (told, number) = (Arc::clone(&told), count.fetch_add(1, Ordering::Relaxed));
+        async move {
+            told.notify_one();
+            if number == 0 {
+                std::future::pending::<()>().await;
+            }
+            let _ = socket.write_all(&text("here")).await;
+        }
+    });
+    let port = port.await;
+    let settings = format!("trusted_hosts = [\"wiki.local:{port}\"]");
+    let fixture = Fixture::new(&settings, Names::default().with("wiki.local", &[&["127.0.0.1"]]));
+    let url = fixture.web.parse(&format!("http://wiki.local:{port}/")).unwrap();
+    let (key, stop, goes_on) =
+        (KeyId::new("key"), CancellationToken::new(), CancellationToken::new());
+    let first = fixture.web.fetch(&key, &url, &stop);
+    let second = fixture.web.fetch(&key, &url, &goes_on);
+    let stopping = async {
+        asked.notified().await;
+        stop.cancel();
+    };
+    let (first, second, ()) = tokio::join!(first, second, stopping);
+    assert_eq!(first.unwrap_err(), FetchError::Cancelled);
+    assert!(matches!(second, Ok(FetchOutcome::Page { page, .. }) if page.text == "here"));
+    assert_eq!(fixture.connections(), 2);
 }
 
 /// A non-public address in a random spelling.

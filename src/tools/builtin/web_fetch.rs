@@ -13,7 +13,7 @@ use crate::tools::answer::AnswerText;
 use crate::tools::foreign_text::between_marks;
 use crate::tools::page_reader::PageReader;
 use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
-use crate::web::{FetchError, Page, Read, Web};
+use crate::web::{FetchError, FetchOutcome, Page, Web};
 
 /// Characters of a page that comes with an error's status.
 const MAX_ERROR_CHARS: usize = 2_000;
@@ -105,8 +105,8 @@ impl Tool for WebFetch {
             return Err(ToolError::Failed(error.unwrap_or_else(|| "no page was permitted".into())));
         };
         let began = Instant::now();
-        let read = self.web.read(&context.session.key, &url, &context.cancelled).await;
-        let read = read.map_err(|error| match error {
+        let fetched = self.web.fetch(&context.session.key, &url, &context.cancelled).await;
+        let fetched = fetched.map_err(|error| match error {
             FetchError::Cancelled => ToolError::Cancelled,
             error => ToolError::Failed(format!("{url} was not read: {error}")),
         })?;
@@ -121,9 +121,9 @@ impl Tool for WebFetch {
                 "cached": cached,
             })
         };
-        let (page, is_cached) = match read {
-            Read::Page { page, is_cached } => (page, is_cached),
-            Read::Redirect { status, target } => {
+        let (page, is_cached) = match fetched {
+            FetchOutcome::Page { page, is_cached } => (page, is_cached),
+            FetchOutcome::Redirect { status, target } => {
                 let target = target.to_string();
                 let text = format!("{url} redirects to {target}. Fetch that if it is wanted.");
                 let facts = facts(status, "", 0, json!(target), false);
