@@ -56,6 +56,7 @@ impl WebFetch {
             context.side_usage.add(usage);
         }
         between_marks(&format!("what a model has answered from {origin}"), &answer.text)
+            .closed_by(page.note.clone())
     }
 }
 
