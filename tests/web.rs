@@ -281,3 +281,31 @@ async fn results_of_a_search_are_links_and_an_error_is_none() {
     let answer = one(&none, &upstream, ("c1", "WebSearch", json!({ "query": "what" }))).await;
     assert!(answer.contains("has made its 0 searches"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_call_that_cannot_be_made_asks_nobody() {
+    let (upstream, site) = (Upstream::start(), Site::start(Vec::new()));
+    let server = Server::builder(&upstream)
+        .config("web.search.provider", r#""searxng""#)
+        .config("web.search.url", &format!("{:?}", site.url("/")))
+        .start()
+        .await;
+    let search = |input| ("WebSearch", input);
+    let fetch = |url: &str| ("WebFetch", json!({ "url": url }));
+    let both =
+        json!({ "query": "what", "allowed_domains": ["a.test"], "blocked_domains": ["b.test"] });
+    for ((tool, input), why) in [
+        (search(both), "`allowed_domains` or `blocked_domains`, not both"),
+        (search(json!({ "query": " x " })), "must have 2 to 400 characters"),
+        (search(json!({ "query": "x".repeat(401) })), "must have 2 to 400 characters"),
+        (search(json!({ "query": "what", "allowed_domains": ["a b"] })), "is no domain"),
+        (fetch("ftp://example.com/"), "only URLs that begin with http"),
+        (fetch("https://u:p@example.com/"), "a user or a password"),
+        (fetch("https://10.0.0.1/"), "not public"),
+        (fetch("https://[fe80::1]/"), "not public"),
+    ] {
+        let answer = one(&server, &upstream, ("c1", tool, input)).await;
+        assert!(answer.starts_with("Error: ") && answer.contains(why), "{answer}");
+    }
+    assert!(site.heard().is_empty());
+}

@@ -7,12 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::page_url::PageUrl;
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::text;
 use crate::tools::answer::AnswerText;
 use crate::tools::foreign_text::between_marks;
 use crate::tools::page_reader::PageReader;
-use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
+use crate::tools::tool::{CallContext, Concurrency, Preview, Tool, ToolError, ToolOutput};
 use crate::web::{FetchError, FetchOutcome, Page, Web};
 
 /// Characters of a page that comes with an error's status.
@@ -95,6 +96,17 @@ impl Tool for WebFetch {
         input.url.clone()
     }
 
+    async fn preview(
+        &self,
+        input: &WebFetchInput,
+        _: &AskedAccess,
+        _: &CallContext,
+    ) -> Option<Preview> {
+        let url = self.web.parse(&input.url).ok()?;
+        let fault = self.web.refuse_known(&url).err()?;
+        Some(Preview::failed(not_read(&url, &fault), None))
+    }
+
     async fn execute(
         &self,
         input: WebFetchInput,
@@ -109,7 +121,7 @@ impl Tool for WebFetch {
         let fetched = self.web.fetch(&context.session.key, &url, &context.cancelled).await;
         let fetched = fetched.map_err(|error| match error {
             FetchError::Cancelled => ToolError::Cancelled,
-            error => ToolError::Failed(format!("{url} was not read: {error}")),
+            error => not_read(&url, &error),
         })?;
         let facts = |code: u16, content_type: &str, bytes: usize, redirect: Value, cached: bool| {
             json!({
@@ -143,6 +155,10 @@ impl Tool for WebFetch {
         }
         Ok(ToolOutput { is_error: true, ..ToolOutput::text(refusal(&page)).with(facts) })
     }
+}
+
+fn not_read(url: &PageUrl, error: &FetchError) -> ToolError {
+    ToolError::Failed(format!("{url} was not read: {error}"))
 }
 
 /// A page with the status of an error.
