@@ -171,3 +171,6 @@ impl Search {
         Ok(body.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
