@@ -128,8 +128,7 @@ impl Fetcher {
     async fn request(&self, url: &PageUrl) -> Result<Response, FetchError> {
         let deadline = Instant::now() + self.connect_timeout;
         let addresses = self.addresses(url, deadline).await?;
-        let pinned = self.connector.pinned(url, addresses);
-        let response = pinned.get(url.without_fragment(), headers(), deadline).await;
+        let response = self.connector.get(url, addresses, headers(), deadline).await;
         response.map_err(|error| self.fault(&error))
     }
 

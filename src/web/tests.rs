@@ -226,6 +226,20 @@ async fn w23_the_connection_goes_to_the_addresses_that_were_looked_at() {
 }
 
 #[tokio::test]
+async fn w23_fetches_of_one_name_keep_to_their_own_addresses() {
+    let port = server(vec![text("mine")]).await;
+    // The one that looks last finds an address where nobody listens.
+    let names = Names::default().with("wiki.local", &[&["127.0.0.1"], &["127.9.9.9"]]);
+    let settings = format!("trusted_hosts = [\"wiki.local:{port}\"]");
+    let fixture = Fixture::new(&settings, names);
+    let url = format!("http://wiki.local:{port}/");
+    let (first, second) = (fixture.fetch(&url), format!("{url}other"));
+    let (first, second) = tokio::join!(first, fixture.fetch(&second));
+    assert_eq!(first, "200 mine");
+    assert_eq!(second, "Error: the host could not be connected to");
+}
+
+#[tokio::test]
 async fn w26_our_own_address_and_upstream_are_refused_even_when_trusted() {
     let names = Names::default()
         .with("wiki.local", &[&["127.0.0.1"]])
