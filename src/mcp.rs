@@ -293,6 +293,11 @@ impl McpServers {
         answer::of_call(result, client.redaction()).map_err(McpFault)
     }
 
+    /// An error if there is no server of this name.
+    pub(crate) fn expect_server(&self, name: &str) -> Result<(), McpFault> {
+        self.server(name).map(drop)
+    }
+
     /// Reads a resource. Its address goes to the server as it is.
     pub(crate) async fn read_resource(
         &self,

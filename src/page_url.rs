@@ -196,9 +196,10 @@ fn authority(text: &str) -> Option<&str> {
 
 /// Whether the host that `authority` names is the one that was parsed.
 fn is_plain(authority: &str, url: &Url) -> bool {
-    let written = match url.port() {
-        Some(_) => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
-        None => authority.trim_end_matches(":443").trim_end_matches(":80").trim_end_matches(':'),
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let written = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
     };
     match url.host() {
         Some(Host::Ipv4(parsed)) => written.parse::<Ipv4Addr>() == Ok(parsed),
@@ -206,12 +207,21 @@ fn is_plain(authority: &str, url: &Url) -> bool {
             let inner = written.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
             inner.and_then(|inner| inner.parse::<Ipv6Addr>().ok()) == Some(parsed)
         }
-        // IDNA reads full-width letters as plain ones; a letter in a circle is no one's name.
         Some(Host::Domain(parsed)) => {
-            let is_ascii = written.is_ascii();
-            !written.contains('%') && (!is_ascii || written.eq_ignore_ascii_case(parsed))
+            let labels = || written.split('.').zip(parsed.split('.'));
+            written.split('.').count() == parsed.split('.').count()
+                && labels().all(|(written, parsed)| is_plain_label(written, parsed))
         }
         None => false,
+    }
+}
+
+/// Whether a part of a name is written as what it was parsed as. IDNA reads a full-width letter or
+/// one in a circle as a plain one; such a letter is in no one's name.
+fn is_plain_label(written: &str, parsed: &str) -> bool {
+    match written.is_ascii() {
+        true => written.eq_ignore_ascii_case(parsed),
+        false => !written.contains('%') && parsed.starts_with("xn--"),
     }
 }
 

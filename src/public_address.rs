@@ -23,12 +23,25 @@ const METADATA: [Ipv4Addr; 4] = [
     Ipv4Addr::new(168, 63, 129, 16),
 ];
 
-const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+const METADATA_V6: [Ipv6Addr; 4] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe),
+];
 
 pub(crate) fn scope(address: IpAddr) -> AddressScope {
     match address {
         IpAddr::V4(address) => scope_of_v4(address),
         IpAddr::V6(address) => scope_of_v6(address),
+    }
+}
+
+/// The address to which packets for `address` go in the end, if it stands inside of it.
+pub(crate) fn innermost(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => translated(address).map_or(IpAddr::V6(address), IpAddr::V4),
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -61,15 +74,17 @@ fn scope_of_v6(address: Ipv6Addr) -> AddressScope {
         return AddressScope::Private;
     }
     // No page of an inner host is meant to be reached through a translator.
-    if translated(address).is_some_and(|inner| scope_of_v4(inner) != AddressScope::Public) {
+    let is_inner = |inner: Ipv4Addr| scope_of_v4(inner) != AddressScope::Public;
+    if translated(address).is_some_and(is_inner) || teredo_server(address).is_some_and(is_inner) {
         return AddressScope::Forbidden;
     }
     let segments = address.segments();
     let (first, second) = (segments[0], segments[1]);
-    let is_translated = (first, second) == (0x64, 0xff9b) && translated(address).is_some();
+    // Not the prefix `64:ff9b:1::`, which each network uses in its own way (RFC 8215).
+    let is_translated = matches!(segments, [0x64, 0xff9b, 0, 0, 0, 0, ..]);
     let is_unicast = (0x2000..=0x3fff).contains(&first) && !is_registered(first, second);
     match first {
-        0xfc00..=0xfdff if address != METADATA_V6 => AddressScope::Private,
+        0xfc00..=0xfdff if !METADATA_V6.contains(&address) => AddressScope::Private,
         _ if is_translated || is_unicast => AddressScope::Public,
         _ => AddressScope::Forbidden,
     }
@@ -91,6 +106,14 @@ fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => {
             Some(of(high, low))
         }
+        _ => None,
+    }
+}
+
+/// The server that a relay of Teredo sends its first packets to (RFC 4380).
+fn teredo_server(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.octets() {
+        [0x20, 0x01, 0, 0, a, b, c, d, ..] => Some(Ipv4Addr::new(a, b, c, d)),
         _ => None,
     }
 }
@@ -202,5 +225,67 @@ mod tests {
             "2a00::200:5efe:10.0.0.1",
         ];
         check(&forbidden, AddressScope::Forbidden);
+    }
+
+    /// The first and the last address of each network that no page has, by the registries of IANA.
+    #[test]
+    fn w9_w11_w12_the_edges_of_special_networks_are_forbidden() {
+        let forbidden = [
+            ("0.0.0.1", "0.255.255.255"),
+            ("169.254.0.0", "169.254.255.255"),
+            ("192.0.0.0", "192.0.0.255"),
+            ("192.0.2.0", "192.0.2.255"),
+            ("192.88.99.0", "192.88.99.255"),
+            ("198.18.0.0", "198.19.255.254"),
+            ("198.51.100.0", "198.51.100.255"),
+            ("203.0.113.0", "203.0.113.255"),
+            ("224.0.0.0", "239.255.255.254"),
+            ("240.0.0.0", "255.255.255.254"),
+            ("64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff"),
+            ("64:ff9b:1::5efe:101:101", "64:ff9b:0:1:0:5efe:101:101"),
+            ("64:ff9b::1:0:0", "64:ff9b:ffff::1"),
+            ("100::", "100::ffff:ffff:ffff:ffff"),
+            ("100:0:0:1::", "100:0:0:1:ffff:ffff:ffff:ffff"),
+            ("2001:2::", "2001:2:0:ffff:ffff:ffff:ffff:ffff"),
+            ("2001:10::", "2001:1f:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("2001:20::", "2001:2f:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+            ("ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ];
+        for (first, last) in forbidden {
+            check(&[first, last], AddressScope::Forbidden);
+        }
+        let around = ["3fff:1000::", "2001:200::", "2001:db7::", "2001:db9::", "192.88.98.255"];
+        check(&around, AddressScope::Public);
+    }
+
+    #[test]
+    fn w9_inner_addresses_are_seen_wherever_they_stand_inside() {
+        let forbidden = [
+            "64:ff9b::10.0.0.1",
+            "64:ff9b::192.168.0.1",
+            "64:ff9b::198.51.100.7",
+            "2002:a00:1::",
+            "2002:c0a8:101:ffff:ffff:ffff:ffff:ffff",
+            "2002:ac10:1::93.184.216.34",
+            "2002:6440:1::",
+            "2002:e000:1::",
+            // Teredo: the client, with all bits turned over, and the server.
+            "2001:0:5db8:d822::f5ff:fffe",
+            "2001:0:5db8:d822::3f57:fefe",
+            "2001:0:7f00:1::a247:27dd",
+            "2001:0:a00:1:0:ffff:a247:27dd",
+            "2001::5db8:d822",
+        ];
+        check(&forbidden, AddressScope::Forbidden);
+        check(&["2001:0:5db8:d822::a247:27dd", "2002:5db8:d822::1"], AddressScope::Public);
+        check(&["::ffff:100.64.0.1", "::ffff:172.31.0.1"], AddressScope::Private);
+        let metadata =
+            ["fd20:ce::254", "fd00:42::42", "fd00:c1::a9fe:a9fe", "::ffff:168.63.129.16"];
+        check(&metadata, AddressScope::Forbidden);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moka::future::Cache;
+use reqwest::StatusCode;
 use tokio_util::sync::CancellationToken;
 
 use self::destination::Destinations;
@@ -21,6 +22,7 @@ use crate::page_url::{PageUrl, PageUrlError, TrustedHosts};
 use crate::processes::worker::Workers;
 
 mod body;
+mod connect_deadline;
 mod connector;
 mod content;
 mod destination;
@@ -31,6 +33,7 @@ mod page;
 mod resolver;
 pub(crate) mod search;
 mod settings;
+mod upstream_addresses;
 
 /// The most bytes of pages that are kept.
 const CACHE_BYTES: u64 = 64 << 20;
@@ -46,17 +49,15 @@ pub(crate) struct Web {
 }
 
 /// What a fetch came to.
-#[derive(Debug)]
-pub(crate) enum Read {
+#[derive(Clone, Debug)]
+pub(crate) enum FetchOutcome {
     Page {
         page: Arc<Page>,
+        /// Whether it was there already, or another call has fetched it at the same time.
         is_cached: bool,
     },
     /// The page leads to another host, which was not asked.
-    Redirect {
-        status: u16,
-        target: PageUrl,
-    },
+    Redirect { status: u16, target: PageUrl },
 }
 
 impl Web {
@@ -76,37 +77,58 @@ impl Web {
         PageUrl::parse(url, &self.trusted)
     }
 
-    /// Reads the page at `url` for the client with `key`.
-    pub(crate) async fn read(
+    /// Refuses a page of which it shows without asking anyone that it cannot be read.
+    pub(crate) fn refuse_known(&self, url: &PageUrl) -> Result<(), FetchError> {
+        self.fetcher.destinations.refuse_known(url)
+    }
+
+    /// Fetches the page at `url` for the client with `key`.
+    pub(crate) async fn fetch(
         &self,
         key: &KeyId,
         url: &PageUrl,
         cancelled: &CancellationToken,
-    ) -> Result<Read, FetchError> {
-        let cache = self.cache.as_ref();
-        let cache = cache.map(|cache| (cache, (key.clone(), url.without_fragment())));
-        if let Some((cache, key)) = &cache
-            && let Some(page) = cache.get(key).await
-        {
-            return Ok(Read::Page { page, is_cached: true });
+    ) -> Result<FetchOutcome, FetchError> {
+        tokio::select! {
+            outcome = self.kept_or_fetched(key, url) => outcome,
+            () = cancelled.cancelled() => Err(FetchError::Cancelled),
         }
-        let fetched = tokio::select! {
-            fetched = self.fetcher.fetch(url) => fetched?,
-            () = cancelled.cancelled() => return Err(FetchError::Cancelled),
-        };
-        let body = match fetched {
-            Fetched::Body(body) => body,
-            Fetched::Redirect { status, target } => {
-                return Ok(Read::Redirect { status: status.as_u16(), target });
+    }
+
+    /// Callers that want a page at the same time share one fetch of it. Where the one that makes
+    /// it is dropped, another one begins anew.
+    async fn kept_or_fetched(
+        &self,
+        key: &KeyId,
+        url: &PageUrl,
+    ) -> Result<FetchOutcome, FetchError> {
+        let Some(cache) = &self.cache else { return self.fetch_anew(url).await };
+        let to_keep = async {
+            match self.fetch_anew(url).await {
+                Ok(FetchOutcome::Page { page, .. }) if page.status == StatusCode::OK => Ok(page),
+                not_kept => Err(not_kept),
             }
         };
-        let page = Arc::new(page::read(body, &self.workers, cancelled).await?);
-        if let Some((cache, key)) = cache
-            && page.status.as_u16() == 200
-        {
-            cache.insert(key, Arc::clone(&page)).await;
+        let entry = cache.entry((key.clone(), url.without_fragment()));
+        match entry.or_try_insert_with(to_keep).await {
+            Ok(entry) => {
+                let is_cached = !entry.is_fresh();
+                Ok(FetchOutcome::Page { page: entry.into_value(), is_cached })
+            }
+            Err(not_kept) => Result::clone(&not_kept),
         }
-        Ok(Read::Page { page, is_cached: false })
+    }
+
+    async fn fetch_anew(&self, url: &PageUrl) -> Result<FetchOutcome, FetchError> {
+        match self.fetcher.fetch(url).await? {
+            Fetched::Body(body) => {
+                let page = Arc::new(page::read(body, &self.workers).await?);
+                Ok(FetchOutcome::Page { page, is_cached: false })
+            }
+            Fetched::Redirect { status, target } => {
+                Ok(FetchOutcome::Redirect { status: status.as_u16(), target })
+            }
+        }
     }
 }
 

@@ -64,6 +64,84 @@ fn w2_w3_w4_w10_w14_addresses_in_an_unusual_form_are_refused() {
 }
 
 #[test]
+fn w1_w21_other_unusual_spellings_are_refused() {
+    let texts = [
+        "http://127.0.1/",
+        "http://127.0x0.0.1/",
+        "http://0300.0250.1.1/",
+        "http://3232235777/",
+        "http://0xC0A80101/",
+        "http://4294967295/",
+        "http://10.1./",
+        "http://010.0.0.1:80/",
+        "http://1.2.3/",
+        "https://256.1.1.1/",
+        "https://1.2.3.4.5/",
+        "https://127.0.0.1../",
+        "https://0x7f.1../",
+        "https://example.com../",
+        "https://./",
+        "https://.example.com/",
+        "https://example.0x1/",
+        // Addresses of IPv6 with a zone, or in a form of no standard.
+        "https://[fe80::1%eth0]/",
+        "https://[fe80::1%251]/",
+        "https://[::ffff:127.0.0.1%25lo]/",
+        "https://[::ffff:0x7f.1]/",
+        "https://[::ffff:127.1]/",
+        "https://[::1].example.com/",
+        "https://::1/",
+        "https://[127.0.0.1]/",
+        "https://[]/",
+        "https://[v1.fe80]/",
+        // Ports.
+        "https://example.com:65536/",
+        "https://example.com:+80/",
+        "https://example.com:-1/",
+        "https://example.com: 80/",
+        "https://example.com:80:80/",
+        "https://example.com:https/",
+        "https://example.com:８０/",
+        // Letters that IDNA reads as plain ones, or not at all.
+        "https://ⓛocalhost/",
+        "https://ｌｏｃａｌｈｏｓｔ/",
+        "https://loca\u{ad}lhost/",
+        "https://loca\u{200b}lhost/",
+        "https://example。com/",
+        "https://bücher。example/",
+        "https://\u{212a}ernel.org/",
+        "https://exam\u{ff0f}ple.com/",
+        "https://bücher.%65xample/",
+        "https://a.ｅvil.example/",
+        "https://xn--/",
+        "https://xn--a.example/",
+        "https://xn--localhost-.example/",
+        "https://exa'mple.com/",
+        "https://exa$mple.com/",
+        "https://ex{a}mple.com/",
+    ];
+    refused(&texts, PageUrlError::Host);
+    refused(&["https://example.com:0/", "https://example.com:08080/"], PageUrlError::Port);
+}
+
+#[test]
+fn spellings_of_which_all_programs_think_the_same_are_read() {
+    check("https://example.com:/x", "https://example.com/x");
+    check("https://example.com:00443/", "https://example.com/");
+    check("https://example.com:0080/", "https://example.com:80/");
+    check("http://93.184.216.34:0080/", "https://93.184.216.34/");
+    check("http://[2606:4700::1111]:0080/", "https://[2606:4700::1111]/");
+    check("https://[2606:4700:0:0::1111]:/", "https://[2606:4700::1111]/");
+    check("https://[2606:4700::ABCD]:443/", "https://[2606:4700::abcd]/");
+    check("https://[::FFFF:93.184.216.34]/", "https://[::ffff:5db8:d822]/");
+    check("https://XN--BCHER-KVA.example./", "https://xn--bcher-kva.example/");
+    check("https://Bücher.Example/", "https://xn--bcher-kva.example/");
+    check("https://例え.テスト/", "https://xn--r8jz45g.xn--zckzah/");
+    check("https://a--b.example/", "https://a--b.example/");
+    check("https://1.2.3.4.example/", "https://1.2.3.4.example/");
+}
+
+#[test]
 fn w15_a_url_with_a_user_is_refused() {
     let texts = [
         "http://user:pass@h/",

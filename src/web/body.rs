@@ -75,7 +75,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     error.get_ref().and_then(|inner| inner.downcast_ref::<reqwest::Error>()).is_some()
 }
 
-/// How the body is encoded. Several encodings, one inside the other, are for nobody's good.
+/// How the body is encoded. Nested encodings are refused.
 fn encoding(headers: &HeaderMap) -> Result<Encoding, FetchError> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
     let encoding = match (values.next(), values.next()) {

@@ -114,7 +114,7 @@ fn encoding_of_meta(body: &[u8]) -> Option<&'static Encoding> {
     let value = start[at..].trim_start().trim_start_matches(['"', '\'']);
     let end = value.find(|c: char| matches!(c, '"' | '\'' | ';' | '>' | '/') || c.is_whitespace());
     let found = for_label(&value[..end.unwrap_or(value.len())])?;
-    // Who could read this line was not reading UTF-16.
+    // A meta tag that was read as ASCII cannot be in UTF-16.
     Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
 }
 

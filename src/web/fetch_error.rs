@@ -3,12 +3,8 @@
 
 use std::time::Duration;
 
-use crate::page_url::PageUrlError;
-
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FetchError {
-    #[error(transparent)]
-    Url(#[from] PageUrlError),
     #[error(
         "the host has an address that is not public; web pages are fetched from public addresses \
          only"

@@ -1,6 +1,7 @@
 //! Fetches what stands at a URL: looks at its addresses, follows redirects within the host, and
 //! receives the body, all within one time limit.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::header::{
@@ -73,7 +74,7 @@ impl Fetcher {
     ) -> Result<Self, String> {
         Ok(Self {
             destinations,
-            connector: Connector::new(settings.connect_timeout, prepared)?,
+            connector: Connector::new(prepared)?,
             hosts: HostLimits::default(),
             trusted: settings.trusted_hosts.clone(),
             connect_timeout: settings.connect_timeout,
@@ -106,13 +107,13 @@ impl Fetcher {
     async fn follow(&self, first: &PageUrl) -> Result<Followed, FetchError> {
         let mut url = first.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.ask(&url).await?;
+            let response = self.request(&url).await?;
             let Some(target) = self.target(&url, &response)? else {
                 return Ok(Followed::Answer { url, response });
             };
             if !url.may_lead_to(&target) {
-                // Whoever is told an address may fetch it, so it must be one that can be.
-                let found = self.addresses(&target).await;
+                // The model may fetch the target it is told, so only an allowed target is told.
+                let found = self.addresses(&target, Instant::now() + self.connect_timeout).await;
                 let status = response.status();
                 return match found {
                     Ok(_) => Ok(Followed::Redirect { status, target }),
@@ -124,16 +125,19 @@ impl Fetcher {
         Err(FetchError::Redirects(MAX_REDIRECTS))
     }
 
-    async fn ask(&self, url: &PageUrl) -> Result<Response, FetchError> {
-        let addresses = self.addresses(url).await?;
-        let pinned = self.connector.pinned(url, addresses);
-        let request = pinned.client.get(url.without_fragment()).headers(headers());
-        request.send().await.map_err(|error| self.fault(&error))
+    async fn request(&self, url: &PageUrl) -> Result<Response, FetchError> {
+        let deadline = Instant::now() + self.connect_timeout;
+        let addresses = self.addresses(url, deadline).await?;
+        let response = self.connector.get(url, addresses, headers(), deadline).await;
+        response.map_err(|error| self.fault(&error))
     }
 
-    async fn addresses(&self, url: &PageUrl) -> Result<Vec<std::net::SocketAddr>, FetchError> {
-        let deadline = Instant::now() + self.connect_timeout;
-        let found = timeout_at(deadline, self.destinations.of(url)).await;
+    async fn addresses(
+        &self,
+        url: &PageUrl,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, FetchError> {
+        let found = timeout_at(deadline, self.destinations.allowed_addresses(url)).await;
         found.unwrap_or(Err(FetchError::ConnectTimeout(self.connect_timeout)))
     }
 
@@ -174,11 +178,11 @@ impl Fetcher {
     }
 
     fn fault(&self, error: &reqwest::Error) -> FetchError {
-        if error.is_timeout() {
-            return FetchError::ConnectTimeout(self.connect_timeout);
-        }
         if !error.is_connect() {
             return FetchError::Broken;
+        }
+        if error.is_timeout() {
+            return FetchError::ConnectTimeout(self.connect_timeout);
         }
         let mut source: Option<&dyn std::error::Error> = Some(error);
         while let Some(cause) = source {
@@ -202,7 +206,7 @@ fn headers() -> HeaderMap {
         .collect()
 }
 
-/// What tests give to [`Fetcher::new`] in place of more settings.
+/// What [`Fetcher::new`] is given outside of tests: the clients need no more than they have.
 pub(super) fn unchanged(builder: ClientBuilder) -> ClientBuilder {
     builder
 }

@@ -41,28 +41,21 @@ struct PageText {
     note: Option<String>,
 }
 
-pub(super) async fn read(
-    body: FetchedBody,
-    workers: &Workers,
-    cancelled: &CancellationToken,
-) -> Result<Page, FetchError> {
-    let PageText { title, text, note } = match text_of(&body, workers, cancelled).await {
+/// Reads the body of a page. A worker ends when the future is dropped.
+pub(super) async fn read(body: FetchedBody, workers: &Workers) -> Result<Page, FetchError> {
+    let PageText { title, text, note } = match text_of(&body, workers).await {
         Ok(text) => text,
         // An error is told by its status, with or without a text.
-        Err(error) if !body.status.is_success() && error != FetchError::Cancelled => {
-            PageText::default()
-        }
+        Err(_) if !body.status.is_success() => PageText::default(),
         Err(error) => return Err(error),
     };
     let FetchedBody { url, status, content_type, sent, .. } = body;
     Ok(Page { url, status, content_type: content_type.essence, bytes: sent, title, text, note })
 }
 
-async fn text_of(
-    body: &FetchedBody,
-    workers: &Workers,
-    cancelled: &CancellationToken,
-) -> Result<PageText, FetchError> {
+async fn text_of(body: &FetchedBody, workers: &Workers) -> Result<PageText, FetchError> {
+    // Several calls may wait for the page, so that no one of them can cancel it.
+    let cancelled = &CancellationToken::new();
     let FetchedBody { url, content_type, bytes, .. } = body;
     let kind = content_type.kind(bytes)?;
     match kind {
@@ -91,9 +84,7 @@ async fn text_of(
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
 fn not_converted(error: ConversionError) -> FetchError {
-    match error {
-        ConversionError::Cancelled => FetchError::Cancelled,
-        error => FetchError::Document(error.to_string()),
-    }
+    FetchError::Document(error.to_string())
 }

@@ -99,17 +99,18 @@ impl Search {
         let search = &settings.search;
         let tool = search.tool.as_deref().unwrap_or_default();
         let url = match (&search.url, provider) {
-            (_, Provider::Litellm) => upstream,
-            (Some(url), _) => &url.0,
-            (None, provider) => &provider::own_url(provider)?,
+            (_, Provider::Litellm) => Some(upstream.clone()),
+            (Some(url), _) => Some(url.0.clone()),
+            (None, provider) => provider::own_url(provider),
         };
+        let url = url.ok_or("web.search.url must be set for this provider")?;
         let client = http_client::build(Vec::new(), |builder| {
             Ok(builder.connect_timeout(settings.connect_timeout))
         })?;
         let counts = Cache::builder().max_capacity(MAX_SESSIONS).build();
         Ok(Some(Self {
             client,
-            endpoint: Endpoint::new(provider, url, tool, key)?,
+            endpoint: Endpoint::new(provider, &url, tool, key)?,
             max_results: search.results,
             per_session: search.per_session,
             time: MAX_TIME,
@@ -124,7 +125,7 @@ impl Search {
         session: Option<&str>,
     ) -> Result<Vec<SearchResult>, SearchError> {
         self.count(session).await?;
-        let found = timeout(self.time, self.ask(query)).await;
+        let found = timeout(self.time, self.request(query)).await;
         let answer = found.unwrap_or(Err(SearchError::Timeout(self.time)))?;
         let found = self.endpoint.results(&answer).ok_or(SearchError::NoResults)?;
         Ok(results::chosen(found, &query.domains, self.max_results))
@@ -141,7 +142,7 @@ impl Search {
         Err(SearchError::TooMany(self.per_session))
     }
 
-    async fn ask(&self, query: &Query) -> Result<Vec<u8>, SearchError> {
+    async fn request(&self, query: &Query) -> Result<Vec<u8>, SearchError> {
         let request = self.endpoint.request(query, self.max_results);
         let mut sent = self.client.request(request.method, request.url);
         if let Some((name, value)) = self.endpoint.key() {
@@ -171,3 +172,6 @@ impl Search {
         Ok(body.bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

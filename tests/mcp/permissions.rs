@@ -111,3 +111,23 @@ async fn rules_hide_deny_and_allow_tools_of_a_server() {
     assert_eq!(count(&server, "git", "tools/call"), 1);
     assert_eq!(count(&server, "hidden", "tools/call"), 0);
 }
+
+#[tokio::test]
+async fn resources_of_an_unknown_server_ask_nobody() {
+    let upstream = Upstream::start();
+    let script = json!({
+        "tools": [],
+        "capabilities": { "tools": {}, "resources": {} },
+        "answers": {
+            "resources/list": { "resources": [{ "uri": "note://1", "name": "First" }] },
+            "resources/templates/list": { "resourceTemplates": [] },
+        },
+    });
+    let server = builder(&upstream, &[("s", script, "")]).start().await;
+    let read = json!({ "server": "other", "uri": "note://1" });
+    let answer = one(&server, &upstream, ("c", "ReadMcpResource", read)).await;
+    has(&answer, &["Error: there is no MCP server other"]);
+    let list = json!({ "server": "other" });
+    let answer = one(&server, &upstream, ("c", "ListMcpResources", list)).await;
+    has(&answer, &["Error: no MCP server other has resources"]);
+}

@@ -26,6 +26,10 @@ impl ReadMcpResource {
     pub(crate) fn new(servers: Option<McpServers>) -> Self {
         Self(servers)
     }
+
+    fn servers(&self) -> Result<&McpServers, ToolError> {
+        self.0.as_ref().ok_or_else(|| ToolError::failed("there is no MCP server"))
+    }
 }
 
 impl Tool for ReadMcpResource {
@@ -60,6 +64,12 @@ impl Tool for ReadMcpResource {
         _: &AskedAccess,
         _: &CallContext,
     ) -> Option<Preview> {
+        let known = self
+            .servers()
+            .and_then(|servers| servers.expect_server(&input.server).map_err(mcp::fault));
+        if let Err(fault) = known {
+            return Some(Preview::failed(fault, None));
+        }
         let (server, uri) = (markdown::code(&input.server), markdown::code(&input.uri));
         Some(Preview::of(format!("the resource {uri} of the MCP server {server}\n")))
     }
@@ -72,8 +82,8 @@ impl Tool for ReadMcpResource {
     ) -> Result<ToolOutput, ToolError> {
         let access = mcp::permitted(permit)?;
         let uri = access.arguments["uri"].as_str().unwrap_or_default();
-        let servers = self.0.as_ref().ok_or_else(|| ToolError::failed("there is no MCP server"))?;
-        let reading = servers.read_resource(context.session.key.as_str(), &access.server, uri);
+        let reading =
+            self.servers()?.read_resource(context.session.key.as_str(), &access.server, uri);
         let answer = tokio::select! {
             answer = reading => answer.map_err(mcp::fault)?,
             () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),

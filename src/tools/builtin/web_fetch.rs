@@ -7,13 +7,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::page_url::PageUrl;
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::text;
 use crate::tools::answer::AnswerText;
 use crate::tools::foreign_text::between_marks;
 use crate::tools::page_reader::PageReader;
-use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
-use crate::web::{FetchError, Page, Read, Web};
+use crate::tools::tool::{CallContext, Concurrency, Preview, Tool, ToolError, ToolOutput};
+use crate::web::{FetchError, FetchOutcome, Page, Web};
 
 /// Characters of a page that comes with an error's status.
 const MAX_ERROR_CHARS: usize = 2_000;
@@ -56,6 +57,7 @@ impl WebFetch {
             context.side_usage.add(usage);
         }
         between_marks(&format!("what a model has answered from {origin}"), &answer.text)
+            .closed_by(page.note.clone())
     }
 }
 
@@ -94,6 +96,17 @@ impl Tool for WebFetch {
         input.url.clone()
     }
 
+    async fn preview(
+        &self,
+        input: &WebFetchInput,
+        _: &AskedAccess,
+        _: &CallContext,
+    ) -> Option<Preview> {
+        let url = self.web.parse(&input.url).ok()?;
+        let fault = self.web.refuse_known(&url).err()?;
+        Some(Preview::failed(not_read(&url, &fault), None))
+    }
+
     async fn execute(
         &self,
         input: WebFetchInput,
@@ -105,10 +118,10 @@ impl Tool for WebFetch {
             return Err(ToolError::Failed(error.unwrap_or_else(|| "no page was permitted".into())));
         };
         let began = Instant::now();
-        let read = self.web.read(&context.session.key, &url, &context.cancelled).await;
-        let read = read.map_err(|error| match error {
+        let fetched = self.web.fetch(&context.session.key, &url, &context.cancelled).await;
+        let fetched = fetched.map_err(|error| match error {
             FetchError::Cancelled => ToolError::Cancelled,
-            error => ToolError::Failed(format!("{url} was not read: {error}")),
+            error => not_read(&url, &error),
         })?;
         let facts = |code: u16, content_type: &str, bytes: usize, redirect: Value, cached: bool| {
             json!({
@@ -121,9 +134,9 @@ impl Tool for WebFetch {
                 "cached": cached,
             })
         };
-        let (page, is_cached) = match read {
-            Read::Page { page, is_cached } => (page, is_cached),
-            Read::Redirect { status, target } => {
+        let (page, is_cached) = match fetched {
+            FetchOutcome::Page { page, is_cached } => (page, is_cached),
+            FetchOutcome::Redirect { status, target } => {
                 let target = target.to_string();
                 let text = format!("{url} redirects to {target}. Fetch that if it is wanted.");
                 let facts = facts(status, "", 0, json!(target), false);
@@ -142,6 +155,10 @@ impl Tool for WebFetch {
         }
         Ok(ToolOutput { is_error: true, ..ToolOutput::text(refusal(&page)).with(facts) })
     }
+}
+
+fn not_read(url: &PageUrl, error: &FetchError) -> ToolError {
+    ToolError::Failed(format!("{url} was not read: {error}"))
 }
 
 /// A page with the status of an error.

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::permissions::{AccessKind, AccessRequest, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::foreign_text::between_marks;
-use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
+use crate::tools::tool::{CallContext, Concurrency, Preview, Tool, ToolError, ToolOutput};
 use crate::web::search::domains::DomainFilter;
 use crate::web::search::{Query, Search, SearchResult};
 
@@ -44,6 +44,20 @@ impl WebSearch {
     }
 }
 
+impl WebSearchInput {
+    /// The search that is asked for. An error says what is wrong with it.
+    fn query(&self) -> Result<Query, ToolError> {
+        let text = self.query.trim().to_owned();
+        if !(MIN_QUERY_CHARS..=MAX_QUERY_CHARS).contains(&text.chars().count()) {
+            return Err(ToolError::InvalidInput(format!(
+                "`query` must have {MIN_QUERY_CHARS} to {MAX_QUERY_CHARS} characters"
+            )));
+        }
+        let domains = DomainFilter::new(&self.allowed_domains, &self.blocked_domains);
+        Ok(Query { text, domains: domains.map_err(ToolError::InvalidInput)? })
+    }
+}
+
 impl Tool for WebSearch {
     type Input = WebSearchInput;
 
@@ -66,6 +80,15 @@ impl Tool for WebSearch {
         input.query.clone()
     }
 
+    async fn preview(
+        &self,
+        input: &WebSearchInput,
+        _: &AskedAccess,
+        _: &CallContext,
+    ) -> Option<Preview> {
+        input.query().err().map(|fault| Preview::failed(fault, None))
+    }
+
     async fn execute(
         &self,
         input: WebSearchInput,
@@ -76,14 +99,7 @@ impl Tool for WebSearch {
         let search = search.ok_or_else(|| ToolError::failed("no search provider is set"))?;
         let text = permit.into_web_search();
         let text = text.ok_or_else(|| ToolError::failed("no search was permitted"))?;
-        if !(MIN_QUERY_CHARS..=MAX_QUERY_CHARS).contains(&text.chars().count()) {
-            return Err(ToolError::InvalidInput(format!(
-                "`query` must have {MIN_QUERY_CHARS} to {MAX_QUERY_CHARS} characters"
-            )));
-        }
-        let domains = DomainFilter::new(&input.allowed_domains, &input.blocked_domains);
-        let domains = domains.map_err(ToolError::InvalidInput)?;
-        let query = Query { text, domains };
+        let query = Query { text, ..input.query()? };
         let found = tokio::select! {
             found = search.search(&query, context.session.name()) => found,
             () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::super::settings::Provider;
 use super::Query;
-use super::results::Found;
+use super::results::RawResult;
 use crate::secret::Secret;
 
 /// Where and how searches are asked for.
@@ -26,14 +26,14 @@ pub(super) struct SearchRequest {
     pub(super) body: Option<Value>,
 }
 
-/// Where a provider is when nothing else is set.
-pub(super) fn own_url(provider: Provider) -> Result<Url, String> {
+/// Where a provider is when nothing else is set, if it has a place of its own.
+pub(super) fn own_url(provider: Provider) -> Option<Url> {
     let url = match provider {
         Provider::Brave => "https://api.search.brave.com/res/v1/web/search",
         Provider::Tavily => "https://api.tavily.com/search",
-        Provider::Searxng | Provider::Litellm => "",
+        Provider::Searxng | Provider::Litellm => return None,
     };
-    Url::parse(url).map_err(|_| "web.search.url must be set for this provider".to_owned())
+    Some(Url::parse(url).expect("it is a URL"))
 }
 
 impl Endpoint {
@@ -95,7 +95,7 @@ impl Endpoint {
     }
 
     /// What an answer lists. `None` if it is no list, such as an error that says 200.
-    pub(super) fn results(&self, answer: &[u8]) -> Option<Vec<Found>> {
+    pub(super) fn results(&self, answer: &[u8]) -> Option<Vec<RawResult>> {
         let answer: Value = serde_json::from_slice(answer).ok()?;
         if answer.get("error").is_some_and(|error| !error.is_null()) {
             return None;
@@ -116,7 +116,7 @@ impl Endpoint {
         let text =
             |result: &Value, name| result.get(name).and_then(Value::as_str).map(str::to_owned);
         let found = list.as_array()?.iter().filter_map(|result| {
-            Some(Found {
+            Some(RawResult {
                 title: text(result, "title").unwrap_or_default(),
                 url: text(result, "url")?,
                 snippet: text(result, snippet).unwrap_or_default(),

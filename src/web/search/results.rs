@@ -14,7 +14,7 @@ const MAX_URL_CHARS: usize = 2_000;
 
 /// A result as the provider gives it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct RawResult {
     pub(super) title: String,
     pub(super) url: String,
     pub(super) snippet: String,
@@ -22,7 +22,11 @@ pub(super) struct Found {
 
 /// The first results of the domains that are wanted, one a URL, on one line each and without
 /// characters that nobody sees.
-pub(super) fn chosen(found: Vec<Found>, domains: &DomainFilter, max: usize) -> Vec<SearchResult> {
+pub(super) fn chosen(
+    found: Vec<RawResult>,
+    domains: &DomainFilter,
+    max: usize,
+) -> Vec<SearchResult> {
     let mut known = HashSet::new();
     let results = found.into_iter().filter_map(|found| {
         let url = link(&found.url).filter(|url| domains.lets_through(url))?;
@@ -52,7 +56,7 @@ mod tests {
 
     #[test]
     fn results_are_links_of_the_domains_one_each() {
-        let found = |url: &str, title: &str| Found {
+        let found = |url: &str, title: &str| RawResult {
             title: title.to_owned(),
             url: url.to_owned(),
             snippet: format!("a\nb\u{200b} {}", "x".repeat(600)),
