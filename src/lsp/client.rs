@@ -11,6 +11,7 @@ mod detection;
 mod diagnostics;
 mod documents;
 mod launcher;
+mod lists;
 mod message;
 mod pool;
 mod positions;
@@ -23,6 +24,7 @@ mod servers;
 mod session;
 mod source;
 mod start_rule;
+mod texts;
 mod uri;
 
 pub(crate) use self::after_change::AfterChange;
