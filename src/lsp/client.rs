@@ -12,6 +12,7 @@ mod detection_cache;
 mod diagnostics;
 mod documents;
 mod launcher;
+mod lists;
 mod message;
 mod pool;
 mod positions;
@@ -25,6 +26,7 @@ mod servers;
 mod session;
 mod source;
 mod start_rule;
+mod texts;
 mod uri;
 
 pub(crate) use self::after_change::AfterChange;

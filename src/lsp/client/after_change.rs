@@ -23,9 +23,11 @@ impl AfterChange {
         match self {
             Self::Pending { server } => json!({ "server": server, "pending": true }),
             Self::Findings { server, findings } => {
-                let ChangedFindings { new, more, old } = findings;
+                let ChangedFindings { new, more, old, malformed } = findings;
                 let new: Vec<Value> = new.iter().map(in_json).collect();
-                json!({ "server": server, "new": new, "more": more, "old": old })
+                json!({
+                    "server": server, "new": new, "more": more, "old": old, "malformed": malformed,
+                })
             }
         }
     }
@@ -45,17 +47,20 @@ impl AfterChange {
 }
 
 fn head(findings: &ChangedFindings) -> String {
-    let ChangedFindings { new, more, old } = findings;
+    let ChangedFindings { new, more, old, malformed } = findings;
     let count = new.len() + more;
     let new = match (count, more) {
         (0, _) => "nothing new".to_owned(),
         (_, 0) => format!("{count} new"),
         _ => format!("{count} new, the first {} shown", new.len()),
     };
-    match old {
-        0 => new,
-        old => format!("{new}; {old} there before"),
+    let mut head = new;
+    for (count, what) in [(old, "there before"), (malformed, "could not be read")] {
+        if 0 < *count {
+            head = format!("{head}; {count} {what}");
+        }
     }
+    head
 }
 
 fn in_json(finding: &Finding) -> Value {

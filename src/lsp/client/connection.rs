@@ -42,7 +42,7 @@ pub(super) enum RequestError {
     TimedOut(Duration),
     /// The answer to this method is none of the protocol's.
     #[error("answered {0} with something else")]
-    Unreadable(String),
+    Unreadable(&'static str),
     /// With what it did last.
     #[error("{0}")]
     Ended(String),

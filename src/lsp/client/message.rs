@@ -10,8 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::text;
+
 /// Nobody offers this method.
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Characters of the text of an error that are told.
+const MAX_ERROR_CHARS: usize = 300;
 
 /// The document has changed while the server computed the answer.
 const CONTENT_MODIFIED: i64 = -32801;
@@ -54,12 +59,21 @@ pub(super) enum Incoming {
 #[derive(Debug, Default)]
 pub(super) struct Params(Option<Box<RawValue>>);
 
-/// The error that a server answers with.
+/// The error that a server answers with. Its text is one line.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, thiserror::Error)]
 #[error("{message} ({code})")]
 pub(super) struct ResponseError {
     pub(super) code: i64,
+    #[serde(deserialize_with = "error_text")]
     pub(super) message: String,
+}
+
+/// The model reads it.
+fn error_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    // It may have sixteen megabytes, of which most is hidden.
+    let line = text::shown_line(text::first_chars(&text, 10 * MAX_ERROR_CHARS));
+    Ok(text::first_chars(&line, MAX_ERROR_CHARS).to_owned())
 }
 
 impl MessageId {
@@ -202,6 +216,18 @@ mod tests {
         ] {
             assert_eq!(kind(body), expected, "{body}");
         }
+    }
+
+    #[test]
+    fn the_text_of_an_error_is_one_short_line_without_hidden_characters() {
+        let error = |message: &str| {
+            kind(&json!({ "id": 7, "error": { "code": -1, "message": message } }).to_string())
+        };
+        let hidden = "no\u{202e}\u{1b}[31m\r\n\nIgnore\tthis\u{200b}";
+        assert_eq!(error(hidden), "error 7 no[31m Ignore this (-1)");
+        let told = format!("error 7 {} (-1)", "E".repeat(MAX_ERROR_CHARS));
+        assert_eq!(error(&"E".repeat(1 << 20)), told);
+        assert_eq!(error(&"\u{202e}".repeat(1 << 20)), "error 7  (-1)");
     }
 
     #[test]

@@ -5,22 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use gen_lsp_types::{Code, Diagnostic, Message, PublishDiagnosticsParams};
+use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::diagnostics::Diagnostics;
 use super::message::Params;
 use super::uri;
-use crate::{sync, text};
-
-/// Characters of a message that are kept.
-const MAX_MESSAGE_CHARS: usize = 500;
+use crate::sync;
 
 /// A list for a document, for the version of it that the server looked at, if it says.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) version: Option<i32>,
-    pub(super) diagnostics: Vec<Diagnostic>,
+    pub(super) diagnostics: Diagnostics,
     /// How many reports there have been before.
     pub(super) number: u64,
 }
@@ -34,6 +32,13 @@ pub(super) struct Published {
     count: watch::Sender<u64>,
 }
 
+#[derive(Deserialize)]
+struct PublishParams {
+    uri: String,
+    version: Option<i32>,
+    diagnostics: Diagnostics,
+}
+
 impl Default for Published {
     fn default() -> Self {
         Self { reports: Mutex::default(), count: watch::Sender::new(0) }
@@ -41,12 +46,10 @@ impl Default for Published {
 }
 
 impl Published {
-    pub(super) fn take(&self, params: &Params, max: usize) {
-        let Ok(PublishDiagnosticsParams { uri, version, diagnostics }) = params.read() else {
-            return;
-        };
-        let Some(path) = uri::to_path(&uri.0) else { return };
-        let diagnostics = diagnostics.into_iter().take(max).map(slim).collect();
+    pub(super) fn take(&self, params: &Params) {
+        let Ok(PublishParams { uri, version, diagnostics }) = params.read() else { return };
+        let Some(path) = uri::to_path(&uri) else { return };
+        let diagnostics = diagnostics.shortened();
         let number = *self.count.borrow();
         // Servers tell of files that nobody opened as well, and nobody asks for those.
         if let Some(report) = sync::lock(&self.reports).get_mut(&path) {
@@ -99,26 +102,6 @@ impl Published {
     }
 }
 
-/// What people are told of a diagnostic. The rest may be very long.
-pub(super) fn slim(diagnostic: Diagnostic) -> Diagnostic {
-    let cut = |text: &str| text::first_chars(text, MAX_MESSAGE_CHARS).to_owned();
-    let message = match &diagnostic.message {
-        Message::String(message) => cut(message),
-        Message::MarkupContent(message) => cut(&message.value),
-    };
-    let code = diagnostic.code.map(|code| match code {
-        Code::String(name) => Code::String(cut(&name)),
-        Code::Int(number) => Code::Int(number),
-    });
-    Diagnostic {
-        range: diagnostic.range,
-        severity: diagnostic.severity,
-        code,
-        message: Message::String(message),
-        ..Diagnostic::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -146,7 +129,7 @@ mod tests {
         });
         let body = json!({ "method": "m", "params": params }).to_string();
         match Incoming::parse(body.as_bytes()) {
-            Ok(Incoming::Notification { params, .. }) => published.take(&params, 100),
+            Ok(Incoming::Notification { params, .. }) => published.take(&params),
             other => panic!("{other:?}"),
         }
     }
@@ -162,7 +145,7 @@ mod tests {
     ) -> Option<usize> {
         let report = published.report_on(Path::new(PATH), version, since, BUDGET);
         let (report, ()) = tokio::join!(report, tell);
-        report.map(|report| report.diagnostics.len())
+        report.map(|report| report.diagnostics.items.len())
     }
 
     #[tokio::test(start_paused = true)]
@@ -203,7 +186,7 @@ mod tests {
         }
         publish(&published, &json!(1), 3);
         let last = published.last(Path::new(PATH)).unwrap();
-        assert_eq!((last.diagnostics.len(), last.number), (3, 1000));
+        assert_eq!((last.diagnostics.items.len(), last.number), (3, 1000));
         assert_eq!(sync::lock(&published.reports).len(), 1);
     }
 

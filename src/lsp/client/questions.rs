@@ -2,19 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use gen_lsp_types::{
-    CallHierarchyIncomingCall, CallHierarchyItem, CallHierarchyOutgoingCall, DocumentSymbol,
-    Location, LocationLink, Position, Range, SymbolInformation, SymbolKind, WorkspaceSymbol,
-    WorkspaceSymbolLocation,
-};
+use gen_lsp_types::{Position, Range};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::lists::Listed;
 use super::message::Params;
+use super::texts::MarkedText;
 use super::uri;
 
 /// Places that are read of an answer. The tool shows fewer, and counts these.
 const MAX_PLACES: usize = 10_000;
+
+/// The items of a call hierarchy that are asked about: a name may stand for some functions.
+const MAX_CALL_ITEMS: usize = 8;
+
+/// The longest item of a call hierarchy that is sent back. Some hundred bytes are usual.
+const MAX_CALL_ITEM_BYTES: usize = 64 << 10;
 
 /// What is asked of a language server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,40 +61,80 @@ pub(crate) struct FoundSymbol {
     pub(crate) depth: usize,
 }
 
-/// A list that servers leave out, or send as one item alone.
+/// What was read of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Reading {
+    pub(super) found: Found,
+    /// The items besides that are none of the protocol's.
+    pub(super) malformed: usize,
+}
+
+/// The items of an answer.
+type Places<T> = Listed<T, MAX_PLACES>;
+
+/// A location, or a link to one.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    Many(Vec<T>),
-    One(T),
+#[serde(try_from = "LocationMembers")]
+struct AnyLocation {
+    uri: String,
+    position: Position,
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum AnyLocation {
-    Link(LocationLink),
-    Plain(Location),
+#[serde(rename_all = "camelCase")]
+struct LocationMembers {
+    uri: Option<String>,
+    range: Option<Range>,
+    target_uri: Option<String>,
+    target_selection_range: Option<Range>,
 }
 
 /// The crate's own type has the forms of old servers deprecated. They are still sent.
 #[derive(Deserialize)]
 struct Hover {
-    contents: OneOrMany<Marked>,
+    contents: Listed<MarkedText, MAX_PLACES>,
+}
+
+/// A symbol of a file, nested or flat, or of the workspace, or an item of a call hierarchy.
+#[derive(Deserialize)]
+#[serde(try_from = "SymbolMembers")]
+struct AnySymbol {
+    name: String,
+    kind: u32,
+    /// `None`: it is in the file that was asked about.
+    uri: Option<String>,
+    position: Position,
+    children: Vec<AnySymbol>,
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum Marked {
-    Plain(String),
-    Code { language: String, value: String },
-    Markup { value: String },
+#[serde(rename_all = "camelCase")]
+struct SymbolMembers {
+    name: String,
+    kind: u32,
+    uri: Option<String>,
+    selection_range: Option<Range>,
+    location: Option<SymbolLocation>,
+    children: Option<Vec<AnySymbol>>,
+}
+
+/// Of a symbol of the workspace, some servers tell the file alone.
+#[derive(Deserialize)]
+struct SymbolLocation {
+    uri: String,
+    range: Option<Range>,
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum AnyDocumentSymbol {
-    Nested(DocumentSymbol),
-    Flat(SymbolInformation),
+struct OutgoingCall {
+    to: AnySymbol,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IncomingCall {
+    from: AnySymbol,
+    from_ranges: Vec<Range>,
 }
 
 impl Operation {
@@ -143,48 +188,71 @@ impl Operation {
         }
     }
 
-    /// Reads the answer to [`Self::method`]. `path` is the file that was asked about.
-    pub(super) fn read(
-        self,
-        answer: &Params,
-        path: Option<&Path>,
-    ) -> Result<Found, serde_json::Error> {
-        Ok(match self {
+    /// Reads the answer to [`Self::method`]. `path` is the file that was asked about. `None`: it
+    /// is none of the protocol's.
+    pub(super) fn read(self, answer: &Params, path: Option<&Path>) -> Option<Reading> {
+        match self {
             Self::Hover => {
-                Found::Text(answer.read::<Option<Hover>>()?.map_or_else(String::new, hover))
+                let hover = answer.read::<Option<Hover>>().ok()?;
+                let contents = hover.map(|hover| hover.contents).unwrap_or_default();
+                let malformed = contents.malformed;
+                let found = Found::Text(texts(contents.items));
+                (!found.is_empty() || malformed == 0).then_some(Reading { found, malformed })
             }
             Self::Definition | Self::References | Self::Implementation => {
-                let all = answer.read::<Option<OneOrMany<AnyLocation>>>()?;
-                Found::Places(listed(all).map(AnyLocation::place).collect())
+                places(answer.read().ok()?, |it: AnyLocation, into| {
+                    into.push(place(&it.uri, it.position))
+                })
             }
             Self::DocumentSymbols => {
-                let all = answer.read::<Option<Vec<AnyDocumentSymbol>>>()?;
-                Found::Places(document_symbols(all.unwrap_or_default(), path))
+                places(answer.read().ok()?, |it: AnySymbol, into| it.nested(0, path, into))
             }
             Self::WorkspaceSymbols => {
-                let all = answer.read::<Option<Vec<WorkspaceSymbol>>>()?.unwrap_or_default();
-                Found::Places(all.into_iter().take(MAX_PLACES).map(workspace_symbol).collect())
+                places(answer.read().ok()?, |it: AnySymbol, into| into.push(it.flat()))
             }
             Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => {
-                let all = answer.read::<Option<Vec<CallHierarchyItem>>>()?.unwrap_or_default();
-                Found::Places(all.iter().take(MAX_PLACES).map(item).collect())
+                places(answer.read().ok()?, |it: AnySymbol, into| into.push(it.flat()))
             }
-        })
+        }
     }
 
     /// Reads the answer to [`Self::calls_method`]: a place for each call.
-    pub(super) fn read_calls(self, answer: &Params) -> Result<Vec<FoundPlace>, serde_json::Error> {
+    pub(super) fn read_calls(self, answer: &Params) -> Option<Reading> {
         if self == Self::OutgoingCalls {
-            let all = answer.read::<Option<Vec<CallHierarchyOutgoingCall>>>()?.unwrap_or_default();
-            return Ok(all.iter().take(MAX_PLACES).map(|call| item(&call.to)).collect());
+            return places(answer.read().ok()?, |it: OutgoingCall, into| into.push(it.to.flat()));
         }
-        let all = answer.read::<Option<Vec<CallHierarchyIncomingCall>>>()?.unwrap_or_default();
-        let places = all.iter().flat_map(|call| {
-            let caller = item(&call.from);
-            let at = |range: &Range| FoundPlace { position: range.start, ..caller.clone() };
-            call.from_ranges.iter().map(at).collect::<Vec<_>>()
-        });
-        Ok(places.take(MAX_PLACES).collect())
+        places(answer.read().ok()?, |it: IncomingCall, into| {
+            let caller = it.from.flat();
+            let at = |range: Range| FoundPlace { position: range.start, ..caller.clone() };
+            let room = MAX_PLACES.saturating_sub(into.len());
+            into.extend(it.from_ranges.into_iter().take(room).map(at));
+        })
+    }
+}
+
+/// The items of a call hierarchy as the server sent them, to be asked about. `None`: they are none
+/// of the protocol's.
+pub(super) fn call_items(answer: &Params) -> Option<Vec<Value>> {
+    let all: Listed<Box<RawValue>, MAX_CALL_ITEMS> = answer.read().ok()?;
+    let short = all.items.iter().filter(|item| item.get().len() <= MAX_CALL_ITEM_BYTES);
+    short.map(|item| serde_json::from_str(item.get()).ok()).collect()
+}
+
+impl Reading {
+    /// With the places of another one.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        if let (Found::Places(all), Found::Places(more)) = (&mut self.found, other.found) {
+            all.extend(more);
+        }
+        self.malformed += other.malformed;
+        self
+    }
+}
+
+/// Nothing found.
+impl Default for Reading {
+    fn default() -> Self {
+        Self { found: Found::Places(Vec::new()), malformed: 0 }
     }
 }
 
@@ -197,86 +265,88 @@ impl Found {
     }
 }
 
-impl AnyLocation {
-    fn place(self) -> FoundPlace {
-        match self {
-            Self::Plain(it) => place(&it.uri.0, it.range.start),
-            Self::Link(it) => place(&it.target_uri.0, it.target_selection_range.start),
-        }
+impl TryFrom<LocationMembers> for AnyLocation {
+    type Error = &'static str;
+
+    fn try_from(members: LocationMembers) -> Result<Self, Self::Error> {
+        let LocationMembers { uri, range, target_uri, target_selection_range } = members;
+        let link = target_uri.zip(target_selection_range);
+        let (uri, range) = link.or_else(|| uri.zip(range)).ok_or("no place")?;
+        Ok(Self { uri, position: range.start })
     }
 }
 
-fn listed<T>(answer: Option<OneOrMany<T>>) -> impl Iterator<Item = T> {
-    let all = match answer {
-        None => Vec::new(),
-        Some(OneOrMany::One(one)) => vec![one],
-        Some(OneOrMany::Many(many)) => many,
-    };
-    all.into_iter().take(MAX_PLACES)
+impl TryFrom<SymbolMembers> for AnySymbol {
+    type Error = &'static str;
+
+    fn try_from(members: SymbolMembers) -> Result<Self, Self::Error> {
+        let SymbolMembers { name, kind, uri, selection_range, location, children } = members;
+        let (uri, position) = match (location, selection_range) {
+            (Some(SymbolLocation { uri, range }), _) => {
+                (Some(uri), range.unwrap_or_default().start)
+            }
+            (None, Some(range)) => (uri, range.start),
+            (None, None) => return Err("no place"),
+        };
+        Ok(Self { name, kind, uri, position, children: children.unwrap_or_default() })
+    }
+}
+
+impl AnySymbol {
+    fn flat(&self) -> FoundPlace {
+        let place = place(self.uri.as_deref().unwrap_or_default(), self.position);
+        FoundPlace { symbol: Some(self.symbol(0)), ..place }
+    }
+
+    /// With those inside it, in the order of the file. The depth is bounded by that of the JSON
+    /// it was read from.
+    fn nested(&self, depth: usize, path: Option<&Path>, into: &mut Vec<FoundPlace>) {
+        if MAX_PLACES <= into.len() {
+            return;
+        }
+        into.push(match self.uri {
+            Some(_) => self.flat(),
+            None => FoundPlace {
+                path: path.map(Path::to_owned),
+                position: self.position,
+                symbol: Some(self.symbol(depth)),
+            },
+        });
+        for inner in &self.children {
+            inner.nested(depth + 1, path, into);
+        }
+    }
+
+    fn symbol(&self, depth: usize) -> FoundSymbol {
+        FoundSymbol { name: self.name.clone(), kind: kind_word(self.kind), depth }
+    }
+}
+
+/// The places of the items that could be read; `None` where there were items, and none could.
+fn places<T>(all: Places<T>, mut add: impl FnMut(T, &mut Vec<FoundPlace>)) -> Option<Reading> {
+    if all.is_unreadable() {
+        return None;
+    }
+    let mut places = Vec::new();
+    for item in all.items {
+        add(item, &mut places);
+    }
+    Some(Reading { found: Found::Places(places), malformed: all.malformed })
 }
 
 fn place(uri: &str, position: Position) -> FoundPlace {
     FoundPlace { path: uri::to_path(uri), position, symbol: None }
 }
 
-fn item(item: &CallHierarchyItem) -> FoundPlace {
-    let symbol = Some(symbol(&item.name, item.kind, 0));
-    FoundPlace { symbol, ..place(&item.uri.0, item.selection_range.start) }
-}
-
-fn workspace_symbol(found: WorkspaceSymbol) -> FoundPlace {
-    let symbol =
-        Some(symbol(&found.base_symbol_information.name, found.base_symbol_information.kind, 0));
-    let place = match found.location {
-        WorkspaceSymbolLocation::Location(it) => place(&it.uri.0, it.range.start),
-        WorkspaceSymbolLocation::LocationUriOnly(it) => place(&it.uri.0, Position::default()),
+fn texts(all: Vec<MarkedText>) -> String {
+    let text = |MarkedText { language, value }| match language {
+        Some(language) => format!("```{language}\n{value}\n```"),
+        None => value,
     };
-    FoundPlace { symbol, ..place }
+    all.into_iter().map(text).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The symbols in the order of the file. Those inside others follow them.
-fn document_symbols(all: Vec<AnyDocumentSymbol>, path: Option<&Path>) -> Vec<FoundPlace> {
-    let mut places = Vec::new();
-    for found in all {
-        match found {
-            AnyDocumentSymbol::Flat(it) => {
-                let about = &it.base_symbol_information;
-                let symbol = Some(symbol(&about.name, about.kind, 0));
-                places.push(FoundPlace {
-                    symbol,
-                    ..place(&it.location.uri.0, it.location.range.start)
-                });
-            }
-            AnyDocumentSymbol::Nested(it) => nested(&it, 0, path, &mut places),
-        }
-    }
-    places.truncate(MAX_PLACES);
-    places
-}
-
-/// The depth is bounded by that of the JSON it was read from.
-fn nested(found: &DocumentSymbol, depth: usize, path: Option<&Path>, into: &mut Vec<FoundPlace>) {
-    let symbol = Some(symbol(&found.name, found.kind, depth));
-    let position = found.selection_range.start;
-    into.push(FoundPlace { path: path.map(Path::to_owned), position, symbol });
-    for inner in found.children.iter().flatten() {
-        nested(inner, depth + 1, path, into);
-    }
-}
-
-fn symbol(name: &str, kind: SymbolKind, depth: usize) -> FoundSymbol {
-    FoundSymbol { name: name.to_owned(), kind: kind_word(kind), depth }
-}
-
-fn hover(hover: Hover) -> String {
-    let marked = |it: Marked| match it {
-        Marked::Plain(text) | Marked::Markup { value: text } => text,
-        Marked::Code { language, value } => format!("```{language}\n{value}\n```"),
-    };
-    listed(Some(hover.contents)).map(marked).collect::<Vec<_>>().join("\n\n")
-}
-
-fn kind_word(kind: SymbolKind) -> &'static str {
+fn kind_word(kind: u32) -> &'static str {
     const WORDS: [&str; 26] = [
         "file",
         "module",
@@ -305,7 +375,7 @@ fn kind_word(kind: SymbolKind) -> &'static str {
         "operator",
         "type parameter",
     ];
-    let number = u32::from(kind) as usize;
+    let number = kind as usize;
     number.checked_sub(1).and_then(|at| WORDS.get(at)).unwrap_or(&"symbol")
 }
 
@@ -324,9 +394,9 @@ mod tests {
 
     fn read(operation: Operation, result: &Value) -> String {
         match operation.read(&params(result), Some(Path::new("/asked.rs"))) {
-            Ok(Found::Text(text)) => text,
-            Ok(Found::Places(places)) => shown(&places),
-            Err(_) => "unreadable".to_owned(),
+            Some(Reading { found: Found::Text(text), .. }) => text,
+            Some(Reading { found: Found::Places(places), .. }) => shown(&places),
+            None => "unreadable".to_owned(),
         }
     }
 
@@ -365,6 +435,32 @@ mod tests {
     }
 
     #[test]
+    fn a_malformed_place_is_counted_and_the_others_are_found() {
+        let plain = json!({ "uri": "file:///a.rs", "range": range(3) });
+        let negative = json!({ "start": { "line": -1, "character": 0 }, "end": range(0)["end"] });
+        let wrong = json!({ "uri": "file:///a.rs", "range": negative });
+        let reading = |operation: Operation, result: Value| {
+            let reading = operation.read(&params(&result), None).unwrap();
+            let Found::Places(places) = reading.found else { panic!("{reading:?}") };
+            (places.len(), reading.malformed)
+        };
+        let some = json!([plain, wrong, 1, plain, [0, 0]]);
+        assert_eq!(reading(Operation::References, some), (2, 3));
+        let symbol = |location: &Value| json!({ "name": "f", "kind": 1, "location": location });
+        let some = json!([symbol(&plain), symbol(&wrong), { "name": "nowhere", "kind": 1 }]);
+        assert_eq!(reading(Operation::WorkspaceSymbols, some), (1, 2));
+    }
+
+    #[test]
+    fn items_of_a_call_hierarchy_are_few_and_short() {
+        let long = "x".repeat(MAX_CALL_ITEM_BYTES);
+        let all = json!([{ "data": [1] }, { "data": long }, 3, 4, 5, 6, 7, 8, 9, 10]);
+        let items = call_items(&params(&all)).unwrap();
+        assert_eq!((items.len(), &items[0]["data"]), (MAX_CALL_ITEMS - 1, &json!([1])));
+        assert!(call_items(&params(&json!(null))).unwrap().is_empty());
+    }
+
+    #[test]
     fn symbols_are_nested_or_flat() {
         let inner =
             json!({ "name": "m", "kind": 6, "range": range(2), "selectionRange": range(2) });
@@ -398,7 +494,14 @@ mod tests {
             "selectionRange": range(1),
         });
         let incoming = json!([{ "from": item, "fromRanges": [range(4), range(5)] }]);
-        let read = |operation: Operation, result| operation.read_calls(&params(result)).unwrap();
+        let read = |operation: Operation, result| match operation
+            .read_calls(&params(result))
+            .unwrap()
+            .found
+        {
+            Found::Places(places) => places,
+            other @ Found::Text(_) => panic!("{other:?}"),
+        };
         assert_eq!(
             shown(&read(Operation::IncomingCalls, &incoming)),
             "/a.rs:4:1 0 function f; /a.rs:5:1 0 function f"

@@ -10,7 +10,6 @@ use tokio::time::{Instant, timeout_at};
 use super::after_change::AfterChange;
 use super::detection::{DetectedServer, Detection, Surroundings, is_of_a_language};
 use super::detection_cache::DetectionCache;
-use super::diagnostics;
 use super::documents::Document;
 use super::launcher::Launcher;
 use super::pool::{Lease, Phase, Pool, ServerKey, Times};
@@ -207,10 +206,7 @@ impl LanguageServers {
         let document = (document, chosen.language);
         let found = lease.session.after_change(document, workspace, deadline).await;
         Some(match found {
-            Some((before, now)) => {
-                let findings = diagnostics::changed(before.as_deref(), now);
-                AfterChange::Findings { server, findings }
-            }
+            Some(findings) => AfterChange::Findings { server, findings },
             None => AfterChange::Pending { server },
         })
     }

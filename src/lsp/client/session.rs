@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use gen_lsp_types::Diagnostic;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -14,14 +13,14 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError, Room};
-use super::diagnostics::{self, Finding, MAX_KEPT};
+use super::diagnostics::{self, ChangedFindings, Diagnostics, Finding, Findings};
 use super::documents::{Document, Documents};
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
 use super::program::{Launch, ProgramEnd, ServerProgram};
 use super::progress::Progress;
-use super::published::{Published, slim};
-use super::questions::{Found, FoundPlace, Operation};
+use super::published::Published;
+use super::questions::{Found, Operation, Reading, call_items};
 use super::source::{self, Now};
 use crate::blocking::FILES;
 use crate::processes::LastWords;
@@ -47,9 +46,6 @@ const END_PATIENCE: Duration = Duration::from_millis(300);
 /// How long a change waits for the findings of a list that has come and is not read yet.
 const READ_PATIENCE: Duration = Duration::from_millis(200);
 
-/// The items of a call hierarchy that are asked about: a name may stand for some functions.
-const MAX_CALL_ITEMS: usize = 8;
-
 /// What a server is asked.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
@@ -68,6 +64,8 @@ pub(crate) struct Answer {
     pub(crate) encoding: Encoding,
     /// The server was still reading the project, so there may be more.
     pub(crate) is_still_indexing: bool,
+    /// What else the server has sent is none of the protocol's.
+    pub(crate) malformed: usize,
 }
 
 /// A server that has been initialized. Dropping it ends the server.
@@ -99,7 +97,7 @@ struct Told {
 
 #[derive(Deserialize)]
 struct PulledReport {
-    items: Option<Vec<Diagnostic>>,
+    items: Option<Diagnostics>,
 }
 
 impl Session {
@@ -196,11 +194,11 @@ impl Session {
             let outcome = self.ask_once(question, deadline).await;
             let again = Instant::now() + ASK_AGAIN;
             let is_last = deadline <= again;
-            let found = match (outcome, empty.take()) {
-                (Ok(found), _) => found,
-                (Err(RequestError::TimedOut(_)), Some(found)) => found,
-                (Err(RequestError::Refused(error)), found) if error.is_passing() && !is_last => {
-                    empty = found;
+            let Reading { found, malformed } = match (outcome, empty.take()) {
+                (Ok(reading), _) => reading,
+                (Err(RequestError::TimedOut(_)), Some(reading)) => reading,
+                (Err(RequestError::Refused(error)), reading) if error.is_passing() && !is_last => {
+                    empty = reading;
                     sleep_until(again).await;
                     continue;
                 }
@@ -212,9 +210,9 @@ impl Session {
             if !found.is_empty() || has_read_the_project || is_last {
                 let is_still_indexing = self.is_indexing();
                 let (server, encoding) = (self.name.clone(), self.abilities.encoding);
-                return Ok(Answer { server, found, encoding, is_still_indexing });
+                return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
             }
-            empty = Some(found);
+            empty = Some(Reading { found, malformed });
             sleep_until(again).await;
         }
     }
@@ -223,7 +221,7 @@ impl Session {
         &self,
         question: &Question,
         deadline: Instant,
-    ) -> Result<Found, RequestError> {
+    ) -> Result<Reading, RequestError> {
         let Question { operation, document, place, query } = question;
         let path = document.as_ref().map(|(document, _)| document.path.as_path());
         let text = document.as_ref().map(|(document, _)| document.text.as_str());
@@ -232,18 +230,18 @@ impl Session {
             .and_then(|(text, place)| self.abilities.encoding.to_protocol(text, place));
         let params = operation.params(path, position.unwrap_or_default(), query);
         let answer = self.request(operation.method(), &params, deadline).await?;
+        let unreadable = RequestError::Unreadable;
         let Some(calls) = operation.calls_method() else {
-            return operation.read(&answer, path).map_err(|_| unreadable(operation.method()));
+            let reading = operation.read(&answer, path);
+            return reading.ok_or_else(|| unreadable(operation.method()));
         };
-        let items: Option<Vec<Value>> =
-            answer.read().map_err(|_| unreadable(operation.method()))?;
-        let items = items.unwrap_or_default();
-        let asked = items.into_iter().take(MAX_CALL_ITEMS).map(|item| async move {
+        let items = call_items(&answer).ok_or_else(|| unreadable(operation.method()))?;
+        let asked = items.into_iter().map(|item| async move {
             let answer = self.request(calls, &json!({ "item": item }), deadline).await?;
-            operation.read_calls(&answer).map_err(|_| unreadable(calls))
+            operation.read_calls(&answer).ok_or_else(|| unreadable(calls))
         });
-        let places: Result<Vec<Vec<FoundPlace>>, _> = join_all(asked).await.into_iter().collect();
-        Ok(Found::Places(places?.concat()))
+        let readings: Result<Vec<Reading>, _> = join_all(asked).await.into_iter().collect();
+        Ok(readings?.into_iter().fold(Reading::default(), Reading::and))
     }
 
     async fn request(
@@ -285,14 +283,14 @@ impl Session {
         sync::lock(&self.told.progress).is_indexing()
     }
 
-    /// What the server finds wrong with the document, and what it found before. `None`: it has
+    /// What the server finds wrong with the document, beside what it found before. `None`: it has
     /// not answered within the budget.
     pub(super) async fn after_change(
         &self,
         document: (Document, String),
         workspace: &Arc<Workspace>,
         deadline: Instant,
-    ) -> Option<(Option<Vec<Finding>>, Vec<Finding>)> {
+    ) -> Option<ChangedFindings> {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
         let since = self.told.published.count();
@@ -302,7 +300,7 @@ impl Session {
         _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
         let left = deadline.saturating_duration_since(Instant::now());
         let now = self.findings(&document.0, version, since, left).await?;
-        Some((before, now))
+        Some(diagnostics::changed(before.as_deref(), now))
     }
 
     async fn findings(
@@ -311,11 +309,11 @@ impl Session {
         version: i32,
         since: u64,
         budget: Duration,
-    ) -> Option<Vec<Finding>> {
+    ) -> Option<Findings> {
         let found = if self.abilities.pulls_diagnostics {
             let pulled = self.pulled(&document.path, budget).await?;
             // It answers before it knows anything.
-            if pulled.is_empty() && self.is_indexing() {
+            if pulled.items.is_empty() && self.is_indexing() {
                 return None;
             }
             pulled
@@ -324,15 +322,15 @@ impl Session {
             published.report_on(&document.path, version, since, budget).await?.diagnostics
         };
         let found = diagnostics::findings(&document.text, self.abilities.encoding, &found);
-        self.know(&document.path, found.clone());
+        self.know(&document.path, found.all.clone());
         Some(found)
     }
 
-    async fn pulled(&self, path: &Path, budget: Duration) -> Option<Vec<Diagnostic>> {
+    async fn pulled(&self, path: &Path, budget: Duration) -> Option<Diagnostics> {
         let params = json!({ "textDocument": { "uri": super::uri::from_path(path) } });
         let answer = self.connection.request("textDocument/diagnostic", &params, budget).await;
         let report: PulledReport = answer.ok()?.read().ok()?;
-        Some(report.items?.into_iter().take(MAX_KEPT).map(slim).collect())
+        report.items.map(Diagnostics::shortened)
     }
 
     /// Tells the server what has changed on the disk. Returns the version of the document.
@@ -447,7 +445,7 @@ impl Default for Told {
 impl Told {
     fn take(&self, method: &str, params: &Params) {
         if method == "textDocument/publishDiagnostics" {
-            self.published.take(params, MAX_KEPT);
+            self.published.take(params);
         } else if sync::lock(&self.progress).take(method, params, Instant::now()) {
             self.changed.send_replace(());
         }
@@ -471,10 +469,6 @@ async fn changed_on_disk(
         all.filter(|(_, now)| !matches!(now, Now::Same)).collect()
     };
     FILES.run(look).await.map_err(|error| error.to_string())
-}
-
-fn unreadable(method: &str) -> RequestError {
-    RequestError::Unreadable(method.to_owned())
 }
 
 #[cfg(test)]

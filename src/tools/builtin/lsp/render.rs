@@ -65,7 +65,7 @@ impl Rendering {
     /// Reads the disk.
     pub(super) fn output(self, workspace: &Workspace) -> ToolOutput {
         let Self { operation, answer, asked_line, shown_path, working_dir, hidden } = self;
-        let Answer { server, found, encoding, is_still_indexing } = answer;
+        let Answer { server, found, encoding, is_still_indexing, malformed } = answer;
         let (body, listed) = match found {
             Found::Text(text) => (text::without_hidden(&text).trim().to_owned(), Listed::default()),
             Found::Places(places) => {
@@ -92,6 +92,9 @@ impl Rendering {
         }
         for note in listed.notes() {
             answer.close(note);
+        }
+        if 0 < malformed {
+            answer.close(format!("({malformed} left out, which {server} sent malformed)"));
         }
         if is_still_indexing {
             answer.close(format!(

@@ -22,6 +22,7 @@ fn output(workspace: &Workspace, hidden: &ExcludedPaths, found: Found) -> ToolOu
             found,
             encoding: Encoding::Utf16,
             is_still_indexing: true,
+            malformed: 2,
         },
         asked_line: Some((LineColumn { line: 1, column: 5 }, "  def f\t(): \u{202e}x".to_owned())),
         shown_path: Some(workspace.path("a.py")),
@@ -63,6 +64,7 @@ fn places_come_with_their_lines_where_those_may_be_read() {
     (asked about line 1, column 5: def f (): x)
     (1 left out, in files that may not be read)
     (1 left out, in what is no file)
+    (2 left out, which server sent malformed)
     (server is still indexing the project, so there may be more: ask again later)
     ");
     assert_eq!(
