@@ -1,9 +1,11 @@
 //! Derives the schema that a tool advertises, or takes that of a foreign tool, and normalises, validates and decodes the
 //! arguments of its calls.
 
+mod budget;
 mod flatten;
 mod foreign;
 mod normalise;
+mod patterns;
 mod report;
 mod simplified;
 mod visible;
@@ -14,11 +16,11 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use self::budget::SchemaBudget;
+use self::foreign::Expanded;
 pub(crate) use self::foreign::SchemaFault;
 use self::normalise::Conventions;
-
-/// The most memory of one compiled pattern of a foreign schema.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+use self::patterns::MAX_PATTERN_BYTES;
 
 /// Pairs of an accepted and the advertised name.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
@@ -63,12 +65,15 @@ impl InputSchema {
 
     /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
     /// provider's translation keeps, with `clean` texts; arguments are validated against the schema
-    /// as it is.
+    /// as it is. What it takes comes out of the budget, also when it is refused after all.
     pub(crate) fn foreign(
         schema: &Value,
         clean: &dyn Fn(&str) -> String,
+        budget: &mut SchemaBudget,
     ) -> Result<Self, SchemaFault> {
-        let whole = foreign::expanded(schema)?;
+        let Expanded { schema: whole, size, patterns } = foreign::expanded(schema)?;
+        budget.take(size)?;
+        patterns::take(&patterns, budget)?;
         let patterns =
             PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let validator = jsonschema::options()
@@ -317,7 +322,8 @@ mod tests {
     }
 
     fn foreign(schema: &Value) -> Result<InputSchema, SchemaFault> {
-        InputSchema::foreign(schema, &|text| crate::text::without_hidden(text).into_owned())
+        let clean = |text: &str| crate::text::without_hidden(text).into_owned();
+        InputSchema::foreign(schema, &clean, &mut SchemaBudget::default())
     }
 
     #[test]
