@@ -27,6 +27,7 @@ mod scripts;
 mod sdk;
 mod seeded_agents;
 mod seeded_faults;
+mod seeded_mcp;
 mod sessions;
 mod settings;
 mod skills;

@@ -118,7 +118,7 @@ async fn play(tally: &mut Tally, seeds: Vec<u64>, mut server: Server, script: &S
 }
 
 /// Waits until no turn runs any more.
-async fn none_runs(client: &Client) {
+pub(crate) async fn none_runs(client: &Client) {
     let is_running = |turn: &Value| turn["state"] == "running";
     let ended = async {
         while let Some(turns) = client.get("/toolhand/v1/turns").await.json()["data"].as_array()

@@ -36,6 +36,7 @@ async fn soak() {
     table.measure("sessions", sessions::many_sessions()).await;
     table.measure("faults", faulty::conversations()).await;
     table.measure("agents", faulty::conversations_with_agents()).await;
+    table.measure("mcp", faulty::conversations_with_mcp_servers()).await;
     table.measure("kills", kills::kills()).await;
     table.measure("repeats", kills::repeats()).await;
     table.finish();

@@ -1,8 +1,10 @@
 //! Reads the server's memory, files, CPU time and children from the kernel.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tokio::time::sleep;
 
 use super::processes::{entry, fields_of, processes};
@@ -95,11 +97,18 @@ pub(crate) fn zombies(server: &Server) -> usize {
 
 /// Processes with the server's workspace in their command line, except the server.
 fn survivors(server: &Server) -> usize {
-    let mark = server.workspace();
-    let mark = mark.as_os_str().as_encoded_bytes();
-    let others = processes().filter(|pid| *pid != server.pid());
-    let lines = others.filter_map(|pid| fs::read(entry(pid, "cmdline")).ok());
-    lines.filter(|line| line.windows(mark.len()).any(|window| window == mark)).count()
+    let all = processes_of(&server.workspace());
+    all.into_iter().filter(|pid| *pid != server.pid()).count()
+}
+
+/// Processes with this workspace in their command line.
+pub(crate) fn processes_of(workspace: &Path) -> Vec<Pid> {
+    let mark = workspace.as_os_str().as_encoded_bytes();
+    let has_mark = |pid: &Pid| {
+        let line = fs::read(entry(*pid, "cmdline")).unwrap_or_default();
+        line.windows(mark.len()).any(|window| window == mark)
+    };
+    processes().filter(has_mark).collect()
 }
 
 fn read(server: &Server, file: &str) -> String {
