@@ -25,10 +25,11 @@ bench:
 		cargo run --release --locked --manifest-path bench/Cargo.toml
 
 # What takes minutes: one table of what must hold under load, in memory and in time,
-# then the library's tests with many more cases of each property. A line over its
-# limit is an error.
+# then a million spellings of inner addresses (R20), then the library's tests with many
+# more cases of each property. A line over its limit is an error.
 soak:
 	cargo test --profile soak --locked --test suite -- --ignored --nocapture soak::
+	cargo test --profile soak --locked --lib -- --ignored --nocapture r20_
 	PROPTEST_CASES=5000 cargo test --profile soak --locked --lib -- --quiet
 
 lint:

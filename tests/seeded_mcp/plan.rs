@@ -93,12 +93,8 @@ pub(super) fn rounds(seed: u64) -> Vec<Vec<PlannedCall>> {
         let is_over_http = random.happens(30);
         let servers = if is_over_http { &OVER_HTTP[..] } else { &PROGRAMS[..] };
         let behaviours = if is_over_http { OF_HTTP } else { OF_PROGRAMS };
-        PlannedCall {
-            n,
-            server: *random.pick(servers),
-            tool: *random.pick(&TOOLS),
-            behaviour: picked(random, behaviours),
-        }
+        let (server, tool) = (*random.pick(servers), *random.pick(&TOOLS));
+        PlannedCall { n, server, tool, behaviour: picked(random, behaviours) }
     };
     let round = |round: u64| {
         let calls = 1 + random.below(4) as u64;
