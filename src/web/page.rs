@@ -65,7 +65,8 @@ async fn text_of(body: &FetchedBody, workers: &Workers) -> Result<PageText, Fetc
         }
         Kind::Html => {
             let source = content_type.decode(bytes, kind)?;
-            let markdown = html::convert(workers, &source, url.url().as_str(), cancelled);
+            let (url, syntax) = (url.url().as_str(), content_type.syntax());
+            let markdown = html::convert(workers, &source, url, syntax, cancelled);
             let markdown = markdown.await.map_err(not_converted)?;
             let note = markdown.is_cut.then(|| {
                 format!(

@@ -4,20 +4,13 @@
 use dom_query::{Document, NodeRef};
 use url::Url;
 
-/// Elements whose contents are no text of the page.
-const UNSEEN: &str = "script, style, noscript, template, svg, math, iframe, object, embed, canvas, \
-                      audio, video, head > *, [hidden]";
-
-/// Stands for an ampersand in a target, which the writer would turn into an entity. No text of a page
-/// needs this character, which is for private use.
-pub(super) const AMPERSAND: &str = "\u{f8ff}";
+use super::unseen;
 
 /// Longer ones are pictures and programs inside the page.
 const MAX_TARGET_CHARS: usize = 2_000;
 
 /// Removes scripts, styles, comments and what is hidden.
 pub(super) fn remove_unseen(document: &Document) {
-    document.select(UNSEEN).remove();
     let root = document.root();
     let unseen: Vec<_> = root.descendants_it().filter(is_unseen).collect();
     for node in unseen {
@@ -26,25 +19,28 @@ pub(super) fn remove_unseen(document: &Document) {
 }
 
 fn is_unseen(node: &NodeRef<'_>) -> bool {
-    node.is_comment() || node.attr("style").is_some_and(|style| hides(&style))
+    let Some(name) = node.node_name() else { return node.is_comment() };
+    let is_in_head = || node.parent().is_some_and(|parent| parent.has_name("head"));
+    unseen::is_unseen(&name, |attribute| node.attr(attribute)) || is_in_head()
 }
 
-/// Whether an inline style hides its element.
-fn hides(style: &str) -> bool {
-    let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
-    style.to_ascii_lowercase().split(';').any(|rule| {
-        let rule = rule.trim_end_matches("!important");
-        matches!(rule, "display:none" | "visibility:hidden" | "visibility:collapse" | "opacity:0")
-            || matches!(rule, "font-size:0" | "font-size:0px")
-    })
+/// The URL that targets of the page are relative to: what the page says, if it stands on the web.
+pub(super) fn base(document: &Document, url: Option<&str>) -> Option<Url> {
+    let own = url.and_then(|url| Url::parse(url).ok());
+    let said = document.select_single("base[href]").attr("href");
+    let said = said.and_then(|href| match &own {
+        Some(own) => own.join(href.trim()).ok(),
+        None => Url::parse(href.trim()).ok(),
+    });
+    said.filter(|said| matches!(said.scheme(), "http" | "https")).or(own)
 }
 
-/// Prepares what is left for being written as Markdown.
-pub(super) fn prepare(document: &Document, url: Option<&str>) {
-    let base = url.and_then(|url| Url::parse(url).ok());
+/// Prepares what is left for being written as Markdown. `ampersand` stands for an ampersand in a
+/// target, which the writer would turn into an entity.
+pub(super) fn prepare(document: &Document, base: Option<&Url>, ampersand: &str) {
     for (elements, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
         for node in document.select(elements).nodes() {
-            retarget(node, attribute, base.as_ref());
+            retarget(node, attribute, base, ampersand);
         }
     }
     name_first_rows(document);
@@ -52,7 +48,7 @@ pub(super) fn prepare(document: &Document, url: Option<&str>) {
 }
 
 /// Makes a target absolute, and drops one that is none for a reader.
-fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>) {
+fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>, ampersand: &str) {
     let target = node.attr(attribute).unwrap_or_default();
     let target = match base {
         Some(base) => base.join(target.trim()).ok(),
@@ -60,7 +56,7 @@ fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>) {
     };
     let target = target.filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
     match target.filter(|url| url.as_str().len() <= MAX_TARGET_CHARS) {
-        Some(url) => node.set_attr(attribute, &url.as_str().replace('&', AMPERSAND)),
+        Some(url) => node.set_attr(attribute, &url.as_str().replace('&', ampersand)),
         None => node.remove_attr(attribute),
     }
 }
