@@ -219,9 +219,10 @@ fn is_plain(authority: &str, url: &Url) -> bool {
 /// Whether a part of a name is written as what it was parsed as. IDNA reads a full-width letter or
 /// one in a circle as a plain one; such a letter is in no one's name.
 fn is_plain_label(written: &str, parsed: &str) -> bool {
-    match written.is_ascii() {
-        true => written.eq_ignore_ascii_case(parsed),
-        false => !written.contains('%') && parsed.starts_with("xn--"),
+    if written.is_ascii() {
+        written.eq_ignore_ascii_case(parsed)
+    } else {
+        !written.contains('%') && parsed.starts_with("xn--")
     }
 }
 
