@@ -312,6 +312,7 @@ impl McpServers {
         let client = running(&server)?;
         let result = client.prompt(&prompt.name, arguments, patience(&server)).await;
         let result = result.map_err(|fault| call_fault(&server, &fault))?;
+        let result = answer::complete(result).map_err(McpFault)?;
         Ok(offers::prompt_text(&result, client.redaction()))
     }
 
