@@ -22,7 +22,7 @@ use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, copy_messages};
 use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
-use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
+use super::streamable_http::{self, ConnectionFault, http_transport, is_unauthorized};
 use crate::own_endpoints::OwnEndpoints;
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
@@ -235,7 +235,9 @@ impl EndWatcher {
             ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
                 "it speaks no version of the protocol that toolhand does".to_owned()
             }
-            ClientInitializeError::TransportError { error, .. } => http_fault(error.error.as_ref()),
+            ClientInitializeError::TransportError { error, .. } => {
+                streamable_http::opening_fault(error.error.as_ref())
+            }
             _ => match timeout(REASON_PATIENCE, self.0.join_next()).await {
                 Ok(Some(Ok(Some(why)))) => why,
                 _ => "its answer to `initialize` is malformed".to_owned(),
