@@ -98,22 +98,22 @@ impl Client {
     pub(super) async fn read_resource(
         &self,
         uri: &str,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        self.ask(ClientRequest::ReadResourceRequest(request), patience, None).await
+        self.ask(ClientRequest::ReadResourceRequest(request), timeouts, None).await
     }
 
     pub(super) async fn prompt(
         &self,
         name: &str,
         arguments: Map<String, Value>,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
     ) -> Result<Value, RequestFault> {
         let mut params = GetPromptRequestParams::new(name);
         params.arguments = Some(arguments);
         let request = GetPromptRequest::new(params);
-        self.ask(ClientRequest::GetPromptRequest(request), patience, None).await
+        self.ask(ClientRequest::GetPromptRequest(request), timeouts, None).await
     }
 
     /// Calls a tool once. A future that is dropped tells the server so.
@@ -121,13 +121,13 @@ impl Client {
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = Some(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        self.ask(request, patience, progress).await
+        self.ask(request, timeouts, progress).await
     }
 
     async fn pages(
@@ -156,12 +156,12 @@ impl Client {
     async fn ask(
         &self,
         request: ClientRequest,
-        patience: RequestTimeouts,
+        timeouts: RequestTimeouts,
         progress: Option<watch::Sender<String>>,
     ) -> Result<Value, RequestFault> {
-        let options = PeerRequestOptions::with_timeout(patience.silent)
+        let options = PeerRequestOptions::with_timeout(timeouts.silent)
             .reset_timeout_on_progress()
-            .with_max_total_timeout(patience.total);
+            .with_max_total_timeout(timeouts.total);
         let mut progress = progress.map(|listener| self.listeners.expect(listener));
         let handle = self.peer.send_cancellable_request(request, options).await;
         let handle = handle.map_err(|error| self.fault(error))?;

@@ -122,7 +122,7 @@ impl Connection {
                     .map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
-            McpTransport::Missing(why) => {
+            McpTransport::Unavailable(why) => {
                 return Err(OpenError::Fault(StartFault::Permanent(why.clone())));
             }
         };

@@ -167,11 +167,11 @@ fn with_limits(mut event: Sse) -> Sse {
     if let Some(Ok(data)) = pruned.map(String::from_utf8) {
         event.data = Some(data);
     }
-    with_patience(event)
+    with_min_retry(event)
 }
 
 /// A server could ask to be asked again at once, for ever.
-fn with_patience(mut event: Sse) -> Sse {
+fn with_min_retry(mut event: Sse) -> Sse {
     let least = u64::try_from(MIN_RETRY.as_millis()).unwrap_or(u64::MAX);
     event.retry = event.retry.map(|retry| retry.max(least));
     event
