@@ -147,7 +147,7 @@ impl McpServers {
     pub(crate) async fn start_only(&self, name: &str, within: Duration) -> Result<(), McpFault> {
         let server = self.server(name)?;
         self.spawn(&server);
-        server.settled(within).await;
+        server.wait_until_started(within).await;
         Ok(())
     }
 
@@ -170,7 +170,7 @@ impl McpServers {
     pub(crate) async fn ready_within(&self, within: Duration) {
         let until = Instant::now() + within;
         for server in &self.0.servers {
-            server.settled(until.saturating_duration_since(Instant::now())).await;
+            server.wait_until_started(until.saturating_duration_since(Instant::now())).await;
         }
     }
 
@@ -179,7 +179,7 @@ impl McpServers {
         let mut snapshot = McpSnapshot::default();
         for server in &self.0.servers {
             let name = &server.settings.name;
-            if !server.is_in_force() {
+            if !server.is_still_trusted() {
                 let McpFault(why) = not_running(name, &McpState::Off(REVOKED.into()));
                 snapshot.not_running.push((name.clone(), why));
                 continue;
@@ -237,7 +237,7 @@ impl McpServers {
             Ok(pins) => pins,
             Err(why) => return Some(format!("mcp-pins.toml {why}")),
         };
-        let pins = pins::of_server(pins, name, &server.started_as);
+        let pins = pins::of_server(pins, name, &server.launch_digest);
         pins::fault(policy, pins, tool).map(|fault| fault.why(name))
     }
 
@@ -287,8 +287,8 @@ impl McpServers {
         let server = self.server_for(key, &tool.server).await?;
         let client = running(&server)?;
         self.expect_offered(&server, tool)?;
-        let patience = patience(&server);
-        let result = client.call(&tool.own_name, arguments, patience, progress).await;
+        let timeouts = timeouts(&server);
+        let result = client.call(&tool.own_name, arguments, timeouts, progress).await;
         let result = result.map_err(|fault| call_fault(&server, &fault))?;
         answer::of_call(result, client.redaction()).map_err(McpFault)
     }
@@ -307,7 +307,7 @@ impl McpServers {
     ) -> Result<McpAnswer, McpFault> {
         let server = self.server_for(key, server).await?;
         let client = running(&server)?;
-        let result = client.read_resource(uri, patience(&server)).await;
+        let result = client.read_resource(uri, timeouts(&server)).await;
         let result = result.map_err(|fault| call_fault(&server, &fault))?;
         answer::of_resource(result, client.redaction()).map_err(McpFault)
     }
@@ -322,8 +322,9 @@ impl McpServers {
         let arguments = offers::prompt_arguments(prompt, words).map_err(McpFault)?;
         let server = self.server_for(key, &prompt.server).await?;
         let client = running(&server)?;
-        let result = client.prompt(&prompt.name, arguments, patience(&server)).await;
+        let result = client.prompt(&prompt.name, arguments, timeouts(&server)).await;
         let result = result.map_err(|fault| call_fault(&server, &fault))?;
+        let result = answer::complete(result).map_err(McpFault)?;
         Ok(offers::prompt_text(&result, client.redaction()))
     }
 
@@ -337,7 +338,7 @@ impl McpServers {
     /// The server that answers this client key. One of scope `key` is started at its first call.
     async fn server_for(&self, key: &str, name: &str) -> Result<Arc<Server>, McpFault> {
         let for_all = self.server(name)?;
-        if !for_all.is_in_force() {
+        if !for_all.is_still_trusted() {
             return Err(not_running(name, &McpState::Off(REVOKED.into())));
         }
         if for_all.settings.scope == McpScope::All {
@@ -352,7 +353,7 @@ impl McpServers {
             };
             of_keys.entry((name.to_owned(), key.to_owned())).or_insert_with(start).clone()
         };
-        of_key.settled(of_key.settings.start_timeout).await;
+        of_key.wait_until_started(of_key.settings.start_timeout).await;
         Ok(of_key)
     }
 
@@ -386,7 +387,7 @@ fn not_running(name: &str, state: &McpState) -> McpFault {
     McpFault(format!("the MCP server {name} is not running: {why}"))
 }
 
-fn patience(server: &Server) -> RequestTimeouts {
+fn timeouts(server: &Server) -> RequestTimeouts {
     RequestTimeouts { silent: server.settings.timeout, total: server.settings.max_time }
 }
 

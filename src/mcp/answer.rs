@@ -46,15 +46,8 @@ pub(crate) enum McpPart {
 }
 
 /// Takes apart the result of `tools/call`. The error is for the model.
-pub(super) fn of_call(mut result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
-    if let Some(kind) = result["resultType"].as_str()
-        && kind != "complete"
-    {
-        return Err(format!(
-            "the tool wants something that toolhand does not give ({})",
-            redaction.line(kind)
-        ));
-    }
+pub(super) fn of_call(result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
+    let mut result = complete(result)?;
     let parts = match result["content"].take() {
         Value::Array(parts) => bounded(parts, |part| part_of(part, redaction)),
         _ => Vec::new(),
@@ -66,8 +59,20 @@ pub(super) fn of_call(mut result: Value, redaction: &Redaction) -> Result<McpAns
     Ok(McpAnswer { parts, structured, is_error: result["isError"] == true })
 }
 
+/// A result that asks for nothing further. The error is for the model.
+pub(super) fn complete(result: Value) -> Result<Value, String> {
+    match result["resultType"].as_str() {
+        None | Some("complete") => Ok(result),
+        Some("input_required") => {
+            Err("the server asked for input, which toolhand does not support".into())
+        }
+        Some(_) => Err("the server's answer is of a kind that toolhand does not know".into()),
+    }
+}
+
 /// Takes apart the result of `resources/read`.
-pub(super) fn of_resource(mut result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
+pub(super) fn of_resource(result: Value, redaction: &Redaction) -> Result<McpAnswer, String> {
+    let mut result = complete(result)?;
     let Value::Array(contents) = result["contents"].take() else {
         return Err("its answer holds no contents".into());
     };
@@ -192,8 +197,12 @@ mod tests {
 
     #[test]
     fn m9_an_answer_that_asks_for_input_is_an_error() {
-        let asks = json!({"resultType": "input_required", "inputRequests": {}});
-        assert!(of(asks).unwrap_err().contains("input_required"));
+        let asks = || json!({"resultType": "input_required", "inputRequests": {}, "contents": []});
+        let why = "the server asked for input, which toolhand does not support";
+        assert_eq!(of(asks()).unwrap_err(), why);
+        assert_eq!(of_resource(asks(), &Redaction::default()).unwrap_err(), why);
+        let unknown = json!({"resultType": "\u{202e}approved"});
+        assert!(of(unknown).unwrap_err().ends_with("of a kind that toolhand does not know"));
     }
 
     #[test]

@@ -177,7 +177,7 @@ impl ServerSection {
     fn resolve(&self, name: &str, source: &dyn ValueSource) -> McpServerSettings {
         let mut secrets = Vec::new();
         let transport = self.transport(source, &mut secrets);
-        let transport = transport.unwrap_or_else(McpTransport::Missing);
+        let transport = transport.unwrap_or_else(McpTransport::Unavailable);
         let usual = McpServerSettings::new(name, transport);
         let time = |written: &Option<Written>, usual| {
             let time = written.as_ref().and_then(|time| units::parse_duration(&time.0).ok());
@@ -320,7 +320,7 @@ mod tests {
         let McpTransport::Http { headers, .. } = &settings.servers[0].transport else { panic!() };
         assert_eq!(headers[0].1.expose(), "Bearer th-1-th-2");
         assert!(!format!("{settings:?}").contains("th-1"));
-        let McpTransport::Missing(why) = &settings.servers[1].transport else { panic!() };
+        let McpTransport::Unavailable(why) = &settings.servers[1].transport else { panic!() };
         assert_eq!(why, "the variable NONE is not set");
     }
 

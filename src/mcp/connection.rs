@@ -23,7 +23,7 @@ use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::server_input::ServerInput;
 use super::settings::{McpServerSettings, McpTransport};
-use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
+use super::streamable_http::{self, ConnectionFault, http_transport, is_unauthorized};
 use crate::own_endpoints::OwnEndpoints;
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
 
@@ -123,7 +123,7 @@ impl Connection {
                     .map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
-            McpTransport::Missing(why) => {
+            McpTransport::Unavailable(why) => {
                 return Err(OpenError::Fault(StartFault::Permanent(why.clone())));
             }
         };
@@ -249,7 +249,9 @@ impl EndWatcher {
             ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
                 "it speaks no version of the protocol that toolhand does".to_owned()
             }
-            ClientInitializeError::TransportError { error, .. } => http_fault(error.error.as_ref()),
+            ClientInitializeError::TransportError { error, .. } => {
+                streamable_http::opening_fault(error.error.as_ref())
+            }
             _ => match timeout(REASON_PATIENCE, self.0.join_next()).await {
                 Ok(Some(Ok(Some(why)))) => why,
                 _ => "its answer to `initialize` is malformed".to_owned(),

@@ -123,7 +123,7 @@ fn definition(
         server: settings.name.clone(),
         own_name: own_name.to_owned(),
         name,
-        description: told(&settings.name, redaction, description),
+        description: description_for_model(&settings.name, redaction, description),
         schema: Arc::new(schema),
         read_only: settings.read_only.contains(own_name),
         shared: settings.shared.contains(own_name),
@@ -133,7 +133,7 @@ fn definition(
 
 /// A description as the model is told it: whose words they are, without what a person would not
 /// see.
-fn told(server: &str, redaction: &Redaction, description: &str) -> String {
+fn description_for_model(server: &str, redaction: &Redaction, description: &str) -> String {
     let beginning = format!("[MCP server {server}] ");
     // Cut afterwards: the beginning of a key is not found.
     let visible = redaction.text(description);
@@ -161,7 +161,7 @@ mod tests {
     use crate::secret::Secret;
 
     fn settings() -> McpServerSettings {
-        McpServerSettings::new("git", McpTransport::Missing(String::new()))
+        McpServerSettings::new("git", McpTransport::Unavailable(String::new()))
     }
 
     fn tool(name: &str) -> Value {

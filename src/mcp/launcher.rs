@@ -88,8 +88,8 @@ impl McpLauncher {
     }
 }
 
-/// The command of an operator's server is the operator's word. That of a workspace's server is
-/// whose repository it is.
+/// Whether a server may run without a sandbox: only one of the operator's own, whose command the
+/// operator wrote. A repository wrote that of a workspace's server.
 fn unconfined(server: &McpServerSettings, why: &str) -> Result<(), String> {
     match server.owner {
         McpOwner::Operator => Ok(()),

@@ -1,25 +1,26 @@
-//! Says whose word a server is, and whether that word still counts.
+//! Says who has configured a server, the operator or a repository, and whether a repository's file
+//! is still trusted.
 
 use std::sync::Arc;
 
 use crate::settings_files::SettingsFiles;
 use crate::workspace::Workspace;
 
-/// Whose word a server is.
+/// Who has configured a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum McpOwner {
     #[default]
     Operator,
-    /// A repository's, which the operator trusts as long as its file is the same.
+    /// A repository, in a file that the operator trusts as long as it is the same.
     Workspace(TrustedFile),
 }
 
 impl McpOwner {
     /// Whether the server may be used now. Blocks.
-    pub(super) fn is_in_force(&self) -> bool {
+    pub(super) fn is_still_trusted(&self) -> bool {
         match self {
             Self::Operator => true,
-            Self::Workspace(file) => file.is_in_force(),
+            Self::Workspace(file) => file.is_still_trusted(),
         }
     }
 
@@ -38,7 +39,7 @@ pub(crate) struct TrustedFile {
 
 impl TrustedFile {
     /// Whether the file is as it was, and trusted still. Blocks.
-    pub(super) fn is_in_force(&self) -> bool {
+    pub(super) fn is_still_trusted(&self) -> bool {
         self.files.mcp_file(&self.workspace).trusted_text() == Some(&self.text)
     }
 }

@@ -32,7 +32,9 @@ const REMEDY: &str =
 #[serde(deny_unknown_fields)]
 pub(super) struct ServerPins {
     server: String,
-    started_as: String,
+    /// Of the command or the address that it is started with.
+    #[serde(rename = "started_as")]
+    launch_digest: String,
     /// The digest of each definition, by the server's own names.
     tools: BTreeMap<String, String>,
 }
@@ -114,17 +116,17 @@ fn pins_after_listing(
 }
 
 impl ServerPins {
-    pub(super) fn of_tools(server: &str, started_as: &str, tools: &[Arc<McpTool>]) -> Self {
+    pub(super) fn of_tools(server: &str, launch_digest: &str, tools: &[Arc<McpTool>]) -> Self {
         let pin = |tool: &Arc<McpTool>| (tool.own_name.clone(), tool.digest.clone());
         Self {
             server: server.to_owned(),
-            started_as: started_as.to_owned(),
+            launch_digest: launch_digest.to_owned(),
             tools: tools.iter().map(pin).collect(),
         }
     }
 
-    fn is_of(&self, server: &str, started_as: &str) -> bool {
-        self.server == server && self.started_as == started_as
+    fn is_of(&self, server: &str, launch_digest: &str) -> bool {
+        self.server == server && self.launch_digest == launch_digest
     }
 }
 
@@ -132,9 +134,9 @@ impl ServerPins {
 pub(super) fn of_server<'a>(
     all: &'a [ServerPins],
     server: &str,
-    started_as: &str,
+    launch_digest: &str,
 ) -> Option<&'a ServerPins> {
-    all.iter().find(|pins| pins.is_of(server, started_as))
+    all.iter().find(|pins| pins.is_of(server, launch_digest))
 }
 
 impl PinFile {
@@ -177,9 +179,9 @@ impl PinFile {
         let _locked = ours::lock(&directory, LOCK).map_err(told)?;
         let text = ours::read_text(&directory, NAME, MAX_BYTES)?;
         let mut servers = text.as_deref().map_or_else(|| Ok(Vec::new()), parse)?;
-        let known = of_server(&servers, &of.server, &of.started_as);
+        let known = of_server(&servers, &of.server, &of.launch_digest);
         let Some(changed) = change(known) else { return Ok(()) };
-        servers.retain(|pins| !pins.is_of(&of.server, &of.started_as));
+        servers.retain(|pins| !pins.is_of(&of.server, &of.launch_digest));
         servers.push(changed);
         let text = toml::to_string(&Stored { servers }).map_err(|error| error.to_string())?;
         ours::replace(&directory, NAME, &format!("{HEADER}{text}")).map_err(told)
@@ -205,7 +207,7 @@ mod tests {
     use crate::mcp::settings::{McpServerSettings, McpTransport};
 
     fn tools(descriptions: &[(&str, &str)]) -> Vec<Arc<McpTool>> {
-        let none = McpTransport::Missing(String::new());
+        let none = McpTransport::Unavailable(String::new());
         let settings = McpServerSettings::new("git", none);
         let listed: Vec<_> = descriptions
             .iter()
@@ -270,6 +272,8 @@ mod tests {
         assert_eq!(known[0].tools["new"], later.tools["new"]);
         let mode = fs::metadata(directory.path().join(NAME)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        let text = fs::read_to_string(directory.path().join(NAME)).unwrap();
+        assert!(text.contains("started_as = \"1\""), "{text}");
 
         file.accept(&later).unwrap();
         assert_eq!(*file.current().unwrap(), [later]);

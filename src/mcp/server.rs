@@ -91,7 +91,7 @@ pub(super) struct Status {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) settings: Arc<McpServerSettings>,
-    pub(super) started_as: String,
+    pub(super) launch_digest: String,
     pub(super) status: watch::Sender<Status>,
     /// Notified when the server may not run any more.
     revoked: Notify,
@@ -123,8 +123,8 @@ impl Server {
             client: None,
             started_in: None,
         };
-        let started_as = settings.started_as();
-        Self { settings, started_as, status: watch::Sender::new(status), revoked: Notify::new() }
+        let launch_digest = settings.launch_digest();
+        Self { settings, launch_digest, status: watch::Sender::new(status), revoked: Notify::new() }
     }
 
     pub(super) fn now(&self) -> Status {
@@ -132,19 +132,19 @@ impl Server {
     }
 
     /// Whether the server may be used now. One that may not is ended. Blocks.
-    pub(super) fn is_in_force(&self) -> bool {
-        let is_in_force = self.settings.owner.is_in_force();
-        if !is_in_force {
+    pub(super) fn is_still_trusted(&self) -> bool {
+        let is_still_trusted = self.settings.owner.is_still_trusted();
+        if !is_still_trusted {
             self.revoked.notify_one();
         }
-        is_in_force
+        is_still_trusted
     }
 
     /// Waits until the server is no longer starting, at most this long.
-    pub(super) async fn settled(&self, within: Duration) {
+    pub(super) async fn wait_until_started(&self, within: Duration) {
         let mut status = self.status.subscribe();
-        let is_settled = |status: &Status| status.state != McpState::Starting;
-        _ = timeout(within, status.wait_for(is_settled)).await;
+        let has_started = |status: &Status| status.state != McpState::Starting;
+        _ = timeout(within, status.wait_for(has_started)).await;
     }
 
     /// Runs the server until it stays off. Dropping the future ends it.
@@ -161,7 +161,7 @@ impl Server {
         }
         let mut restarts = Restarts::new(services.backoff.clone());
         loop {
-            if !self.is_in_force() {
+            if !self.is_still_trusted() {
                 return self.turn_off(McpState::Off(REVOKED.into()));
             }
             let why = match self.run_once(&services).await {
@@ -268,7 +268,7 @@ impl Server {
     /// Pins the tools again that could not be pinned when they were listed. Blocks.
     pub(super) fn pin_the_rest(&self, services: &ServerServices, tools: &[Arc<McpTool>]) {
         let Ok(known) = services.pins.current() else { return };
-        let known = pins::of_server(&known, &self.settings.name, &self.started_as);
+        let known = pins::of_server(&known, &self.settings.name, &self.launch_digest);
         let is_left = |tool| pins::fault(services.policy, known, tool) == Some(PinFault::NotPinned);
         if tools.iter().any(|tool| is_left(tool)) {
             services.pin(&self.settings.name, &self.pins(tools));
@@ -276,7 +276,7 @@ impl Server {
     }
 
     pub(super) fn pins(&self, tools: &[Arc<McpTool>]) -> ServerPins {
-        ServerPins::of_tools(&self.settings.name, &self.started_as, tools)
+        ServerPins::of_tools(&self.settings.name, &self.launch_digest, tools)
     }
 }
 

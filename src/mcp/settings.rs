@@ -80,7 +80,7 @@ pub(crate) enum McpTransport {
         headers: Vec<(HeaderName, Secret)>,
     },
     /// Something that it needs is missing.
-    Missing(String),
+    Unavailable(String),
 }
 
 /// A program that talks over its standard input and output.
@@ -149,7 +149,7 @@ impl McpServerSettings {
 
     /// A digest of what the server is started as. Another program, or another address, is another
     /// server, of which nothing is known.
-    pub(super) fn started_as(&self) -> String {
+    pub(super) fn launch_digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         let mut add = |text: &[u8]| {
             hasher.update(&(text.len() as u64).to_le_bytes()).update(text);
@@ -160,7 +160,7 @@ impl McpServerSettings {
                 command.arguments.iter().for_each(|argument| add(argument.as_bytes()));
             }
             McpTransport::Http { url, .. } => add(url.as_str().as_bytes()),
-            McpTransport::Missing(_) => {}
+            McpTransport::Unavailable(_) => {}
         }
         hasher.finalize().to_hex()[..32].to_owned()
     }

@@ -36,6 +36,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The least time before a stream is opened again, whatever the server asks for.
 const MIN_RETRY: Duration = Duration::from_secs(1);
 
+const UNAUTHORIZED: u16 = StatusCode::UNAUTHORIZED.as_u16();
+
 type HttpFault = StreamableHttpError<reqwest::Error>;
 
 /// Why the connection is of no more use, once it is not. Clones share it.
@@ -109,7 +111,7 @@ impl HttpClient {
             StreamableHttpError::ResponseBodyTooLarge { .. } => self.broken.set(TOO_LONG),
             StreamableHttpError::SessionExpired => self.broken.set("it has ended the session"),
             // Opening it anew tells the operator what it wants.
-            StreamableHttpError::AuthRequired(_) => self.broken.set("it answers 401"),
+            fault if status_of(fault) == Some(UNAUTHORIZED) => self.broken.set("it answers 401"),
             _ => {}
         }
         fault
@@ -165,11 +167,11 @@ fn with_limits(mut event: Sse) -> Sse {
     if let Some(Ok(data)) = pruned.map(String::from_utf8) {
         event.data = Some(data);
     }
-    with_patience(event)
+    with_min_retry(event)
 }
 
 /// A server could ask to be asked again at once, for ever.
-fn with_patience(mut event: Sse) -> Sse {
+fn with_min_retry(mut event: Sse) -> Sse {
     let least = u64::try_from(MIN_RETRY.as_millis()).unwrap_or(u64::MAX);
     event.retry = event.retry.map(|retry| retry.max(least));
     event
@@ -301,9 +303,11 @@ pub(super) fn http_fault(error: &(dyn Error + 'static)) -> String {
         let fault = cause::<reqwest::Error>(error).map(client_fault);
         return fault.unwrap_or_else(|| "it cannot be reached over HTTP".into());
     };
+    if let Some(status) = status_of(fault) {
+        return format!("it answers with HTTP {status}");
+    }
     match fault {
         StreamableHttpError::Client(error) => client_fault(error),
-        StreamableHttpError::HttpStatus(error) => format!("it answers with HTTP {}", error.status),
         StreamableHttpError::UnexpectedContentType(_) => {
             "its answer is neither JSON nor an event stream; the address may be that of a page, or \
              of the old SSE transport, which is not supported"
@@ -315,29 +319,45 @@ pub(super) fn http_fault(error: &(dyn Error + 'static)) -> String {
     }
 }
 
+/// The same of the answer to `initialize`: servers of the old transport do not know such requests.
+pub(super) fn opening_fault(error: &(dyn Error + 'static)) -> String {
+    let why = http_fault(error);
+    match cause::<HttpFault>(error).and_then(status_of) {
+        Some(404 | 405) => format!(
+            "{why}; the address may be wrong, or that of the old SSE transport, which is not \
+             supported"
+        ),
+        _ => why,
+    }
+}
+
+/// The status of an answer that is an error.
+fn status_of(fault: &HttpFault) -> Option<u16> {
+    match fault {
+        StreamableHttpError::AuthRequired(_) => Some(UNAUTHORIZED),
+        StreamableHttpError::HttpStatus(error) => Some(error.status),
+        StreamableHttpError::Client(error) => error.status().map(|status| status.as_u16()),
+        // In front of the body, which is the server's words.
+        StreamableHttpError::UnexpectedServerResponse(text) => {
+            text.strip_prefix("HTTP ")?.get(..3)?.parse().ok()
+        }
+        _ => None,
+    }
+}
+
 fn client_fault(error: &reqwest::Error) -> String {
     if let Some(fault) = cause::<NotPublic>(error) {
         return fault.to_string();
     }
-    match error.status() {
-        Some(status) => format!("it answers with HTTP {}", status.as_u16()),
-        None if error.is_connect() => "it cannot be connected to".into(),
-        None if error.is_timeout() => "it does not answer in time".into(),
-        None => "it cannot be reached over HTTP".into(),
+    match error {
+        error if error.is_connect() => "it cannot be connected to".into(),
+        error if error.is_timeout() => "it does not answer in time".into(),
+        _ => "it cannot be reached over HTTP".into(),
     }
 }
 
 /// A 401, with a challenge or without.
 pub(super) fn is_unauthorized(error: &ClientInitializeError) -> bool {
     let ClientInitializeError::TransportError { error, .. } = error else { return false };
-    match cause::<HttpFault>(error.error.as_ref()) {
-        Some(StreamableHttpError::AuthRequired(_)) => true,
-        Some(StreamableHttpError::HttpStatus(error)) => {
-            error.status == StatusCode::UNAUTHORIZED.as_u16()
-        }
-        Some(StreamableHttpError::Client(error)) => {
-            error.status() == Some(StatusCode::UNAUTHORIZED)
-        }
-        _ => false,
-    }
+    cause::<HttpFault>(error.error.as_ref()).and_then(status_of) == Some(UNAUTHORIZED)
 }

@@ -1,6 +1,7 @@
 //! Servers that follow a script, over real pipes.
 
 mod http;
+mod timeouts;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -70,6 +71,20 @@ impl Ground {
 
     fn heard(&self) -> Vec<String> {
         fs::read_to_string(self.log()).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// How many messages the servers have heard: of a method, or answers with these words.
+    fn count(&self, words: &str) -> usize {
+        let is_it =
+            |line: &&String| *line == words || (line.starts_with('{') && line.contains(words));
+        self.heard().iter().filter(is_it).count()
+    }
+
+    /// Waits until they have heard so many.
+    async fn hears(&self, words: &str, times: usize) {
+        while self.count(words) < times {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -158,7 +173,7 @@ async fn m4_a_definition_that_changes_is_taken_away_until_it_is_accepted() {
 
     servers.accept("scripted").await.unwrap();
     assert_eq!(servers.snapshot().tools.len(), 2);
-    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+    assert_eq!(ground.count("tools/call"), 1);
 }
 
 #[tokio::test]
@@ -247,10 +262,8 @@ async fn m6_a_call_that_is_never_answered_times_out_and_the_server_is_told() {
     let fault = call(&servers).await.unwrap_err();
 
     assert!(fault.0.contains("whether the call took effect is unknown"), "{fault}");
-    while !ground.heard().iter().any(|method| method == "notifications/cancelled") {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+    ground.hears("notifications/cancelled", 1).await;
+    assert_eq!(ground.count("tools/call"), 1);
 }
 
 /// A server that lists the tool `do` and then does this.
@@ -330,36 +343,13 @@ async fn m6_a_server_that_lists_no_prompts_has_its_tools() {
 async fn m6_a_call_that_nobody_waits_for_is_cancelled() {
     let ground = Ground::new().server("scripted", answering(json!([{"hang": 1}])));
     let servers = ground.start().await;
-    let heard = |word: &'static str| {
-        let ground = &ground;
-        async move {
-            while !ground.heard().iter().any(|method| method == word) {
-                tokio::task::yield_now().await;
-            }
-        }
-    };
 
     tokio::select! {
         _ = call(&servers) => panic!("it was answered"),
-        () = heard("tools/call") => {}
+        () = ground.hears("tools/call", 1) => {}
     }
 
-    heard("notifications/cancelled").await;
-}
-
-#[tokio::test]
-async fn a_call_that_makes_progress_may_take_longer_than_its_timeout() {
-    let actions = json!([{"progress": 40}, {"result": text("done")}]);
-    let mut ground = Ground::new().server("scripted", answering(actions));
-    ground.settings.servers[0].timeout = Duration::from_secs(1);
-    let servers = ground.start().await;
-    let (progress, heard) = watch::channel(String::new());
-    let snapshot = servers.snapshot();
-
-    let answer = servers.call("key", &snapshot.tools[0], Map::new(), Some(progress)).await;
-
-    assert_eq!(answer.unwrap().parts, [McpPart::Text("done".into())]);
-    assert_eq!(*heard.borrow(), "39/40 step");
+    ground.hears("notifications/cancelled", 1).await;
 }
 
 #[tokio::test]
@@ -372,9 +362,9 @@ async fn m7_a_server_that_dies_in_a_call_is_restarted_and_the_call_is_not_repeat
         fault.0,
         "the MCP server scripted ended while this call ran; whether it took effect is unknown"
     );
-    until(&servers, "scripted", |state| *state != McpState::Ready).await;
+    ground.hears("initialize", 2).await;
     until(&servers, "scripted", |state| *state == McpState::Ready).await;
-    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/call").count(), 1);
+    assert_eq!(ground.count("tools/call"), 1);
 }
 
 #[tokio::test]
@@ -417,10 +407,7 @@ async fn m9_foreign_ids_are_dropped_and_requests_are_refused() {
     let servers = ground.start().await;
 
     assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
-    let refused = || ground.heard().iter().filter(|line| line.contains("-32601")).count();
-    while refused() < 3 {
-        tokio::task::yield_now().await;
-    }
+    ground.hears("-32601", 3).await;
     assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
 }
 
@@ -430,7 +417,7 @@ async fn a_list_whose_cursor_leads_in_a_circle_ends() {
     let ground = Ground::new().server("scripted", json!({"pages": pages}));
     let snapshot = ground.start().await.snapshot();
     assert_eq!(snapshot.tools.len(), 2);
-    assert_eq!(ground.heard().iter().filter(|method| *method == "tools/list").count(), 64);
+    assert_eq!(ground.count("tools/list"), 64);
 }
 
 #[tokio::test]
@@ -452,7 +439,7 @@ async fn a_server_of_scope_key_is_started_for_each_key_that_calls_it() {
         servers.call(key, &snapshot.tools[0], Map::new(), None).await.unwrap();
     }
 
-    assert_eq!(ground.heard().iter().filter(|method| *method == "initialize").count(), 3);
+    assert_eq!(ground.count("initialize"), 3);
 }
 
 #[tokio::test]
@@ -468,7 +455,104 @@ async fn a_server_whose_list_changes_without_end_is_listed_now_and_then() {
         assert!(call(&servers).await.is_ok());
     }
 
-    let lists = ground.heard().iter().filter(|method| *method == "tools/list").count();
+    let lists = ground.count("tools/list");
     let most = 2 + began.elapsed().as_millis() / server::REFRESH_INTERVAL.as_millis();
     assert!(u128::try_from(lists).unwrap() <= most, "{lists} lists, at most {most}");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_initialize_is_discovered() {
+    let mut script = answering(json!([{"result": text("done")}]));
+    script["on_initialize"] = json!([{"error": {"code": -32601, "message": "unknown method"}}]);
+    script["answers"] = json!({"server/discover": {
+        "resultType": "complete", "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}}, "ttlMs": 0, "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "scripted", "version": "2.0"}},
+    }});
+    let ground = Ground::new().server("scripted", script);
+    let servers = ground.start().await;
+
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+    assert_eq!(servers.states()[0].version.as_deref(), Some("2.0"));
+    assert_eq!(ground.heard(), ["initialize", "server/discover", "tools/list", "tools/call"]);
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_to_be_discovered_too_says_why() {
+    let refused = json!([{"error": {"code": -32601, "message": "not me\nat main.py"}}]);
+    let mut ground = Ground::new().server("scripted", json!({"on_initialize": refused}));
+    ground.settings.backoff = Vec::new();
+    let servers = ground.start().await;
+    let states = servers.states();
+    assert_eq!(states[0].state.why(), Some("it refuses to be initialized: unknown"));
+}
+
+#[tokio::test]
+async fn m9_an_answer_that_comes_late_is_dropped_and_the_next_call_gets_its_own() {
+    let script = json!({"tools": [tool("do"), tool("slow")], "calls": {
+        "slow": [{"hang": 1}],
+        "do": [{"late": text("late")}, {"result": text("own")}],
+    }});
+    let ground = Ground::new().server("scripted", script);
+    let servers = ground.start().await;
+    let tools = servers.snapshot().tools;
+    let client = servers.server("scripted").unwrap().now().client.unwrap();
+    let moment = Duration::from_millis(50);
+    let timeouts = RequestTimeouts { silent: moment, total: moment };
+    let fault = client.call("slow", Map::new(), timeouts, None).await.unwrap_err();
+    assert_eq!(fault, RequestFault::TimedOut);
+    ground.hears("notifications/cancelled", 1).await;
+
+    let answer = servers.call("key", &tools[0], Map::new(), None).await;
+    assert_eq!(answer.unwrap().parts, [McpPart::Text("own".into())]);
+}
+
+#[tokio::test]
+async fn m9_a_server_that_asks_for_input_is_given_none() {
+    let asks = json!({"resultType": "input_required", "inputRequests": {"who": {
+        "method": "elicitation/create",
+        "params": {"message": "Your password?", "requestedSchema": {"type": "object", "properties": {}}},
+    }}});
+    let ground = Ground::new().server("scripted", answering(json!([{"result": asks}])));
+    let fault = call(&ground.start().await).await.unwrap_err();
+    assert_eq!(fault.0, "the server asked for input, which toolhand does not support");
+    assert_eq!(ground.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn changed_lists_of_prompts_and_resources_are_listed_again() {
+    let lists = |name: &str| {
+        json!({"answers": {
+            "prompts/list": {"prompts": [{"name": name}]},
+            "resources/list": {"resources": [{"uri": format!("note://{name}"), "name": name}]},
+            "resources/templates/list": {"resourceTemplates": []},
+        }})
+    };
+    let changed = |what: &str| {
+        let method = format!("notifications/{what}/list_changed");
+        json!({"send": {"method": method}})
+    };
+    let mut script = lists("old");
+    script["tools"] = json!([tool("prompts"), tool("resources")]);
+    script["capabilities"] = json!({
+        "tools": {}, "prompts": {"listChanged": true}, "resources": {"listChanged": true},
+    });
+    script["calls"] = json!({
+        "prompts": [{"set": lists("new")}, changed("prompts"), {"result": text("done")}],
+        "resources": [{"set": lists("newer")}, changed("resources"), {"result": text("done")}],
+    });
+    let ground = Ground::new().server("scripted", script);
+    let servers = ground.start().await;
+    let mut status = servers.server("scripted").unwrap().status.subscribe();
+    let tools = servers.snapshot().tools;
+    assert_eq!(servers.snapshot().prompts[0].name, "old");
+
+    for (tool, name) in tools.iter().zip(["new", "newer"]) {
+        servers.call("key", tool, Map::new(), None).await.unwrap();
+        let is_new = |status: &Status| {
+            let Offers { prompts, resources, .. } = &*status.catalogue;
+            prompts[0].name == name && resources[0].uri == format!("note://{name}")
+        };
+        status.wait_for(is_new).await.unwrap();
+    }
 }

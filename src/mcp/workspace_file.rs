@@ -84,7 +84,7 @@ impl McpSettings {
             if !is_server_name(&name) || self.servers.iter().any(|known| known.name == name) {
                 continue;
             }
-            let transport = transport.unwrap_or_else(McpTransport::Missing);
+            let transport = transport.unwrap_or_else(McpTransport::Unavailable);
             self.servers.push(McpServerSettings {
                 enabled: is_enabled,
                 owner: McpOwner::Workspace(file.clone()),
@@ -221,7 +221,7 @@ mod tests {
                 format!("{}: {} {:?}", server.name, command.program.display(), command.arguments)
             }
             Ok(McpTransport::Http { url, .. }) => format!("{}: {url}", server.name),
-            Ok(McpTransport::Missing(why)) | Err(why) => format!("{}: {why}", server.name),
+            Ok(McpTransport::Unavailable(why)) | Err(why) => format!("{}: {why}", server.name),
         };
         servers.iter().map(line).collect::<Vec<_>>().join("\n")
     }

@@ -150,3 +150,54 @@ async fn resources_are_listed_and_read_and_a_prompt_is_a_command() {
     assert_eq!(refused.status(), 400, "{}", refused.json());
     has(&refused.json().to_string(), &["needs the argument `who`"]);
 }
+
+#[tokio::test]
+async fn resources_are_listed_a_hundred_at_a_time() {
+    let upstream = Upstream::start();
+    let all: Vec<_> =
+        (0..250).map(|n| json!({ "uri": format!("note://{n}"), "name": "N" })).collect();
+    let script = json!({
+        "tools": [tool("do")],
+        "capabilities": { "tools": {}, "resources": {} },
+        "answers": {
+            "resources/list": { "resources": all },
+            "resources/templates/list": { "resourceTemplates": [] },
+        },
+    });
+    let server = allowed(&upstream, &[("s", script, "")]).start().await;
+    let page = |cursor: &str| ("c", "ListMcpResources", json!({ "cursor": cursor }));
+    let calls = [page(""), page("100"), page("200"), page("250"), page("x")];
+    let answers = told(&server, &upstream, &calls).await;
+    let pages =
+        ["(100 of 250; go on with cursor \"100\")", "(200 of 250; go on with cursor \"200\")"];
+    for (number, (answer, end)) in answers.iter().zip(pages).enumerate() {
+        let first = format!("note://{} N\n", 100 * number);
+        assert!(answer.starts_with(&first), "{answer}");
+        assert!(answer.ends_with(end), "{answer}");
+        assert_eq!(answer.matches("note://").count(), 100);
+    }
+    assert!(answers[2].starts_with("note://200 N\n") && answers[2].ends_with("note://249 N"));
+    assert_eq!(answers[3], "(no more: 250 resources in all)");
+    has(&answers[4], &["Error: ", "is no cursor of this list"]);
+}
+
+#[tokio::test]
+async fn the_tools_for_resources_are_offered_where_a_server_has_some() {
+    let upstream = Upstream::start();
+    let offers = async |script: Value| {
+        let server = allowed(&upstream, &[("s", script, "")]).start().await;
+        told(&server, &upstream, &[]).await;
+        let request = upstream.requests().pop().expect("a request").json();
+        let tools = request["tools"].as_array().expect("definitions").iter();
+        let names = tools.map(|tool| tool["function"]["name"].as_str().expect("a name"));
+        names.filter(|name| name.ends_with("McpResources") || name.ends_with("McpResource")).count()
+    };
+    let mut script = doing(json!([]));
+    assert_eq!(offers(script.clone()).await, 0);
+    script["capabilities"] = json!({ "tools": {}, "resources": {} });
+    script["answers"] = json!({ "resources/list": { "resources": [] } });
+    assert_eq!(offers(script.clone()).await, 0);
+    script["answers"] =
+        json!({ "resources/list": { "resources": [{ "uri": "x://1", "name": "1" }] } });
+    assert_eq!(offers(script).await, 2);
+}

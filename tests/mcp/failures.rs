@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use super::{
@@ -65,6 +66,47 @@ async fn m7_a_server_that_dies_in_a_call_comes_back_and_the_call_is_not_repeated
     until_ready(&server, 1).await;
     assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
     assert_eq!(count(&server, "s", "tools/call"), 2);
+}
+
+#[tokio::test]
+async fn m6_the_first_turn_waits_no_longer_than_it_may_and_a_late_server_joins_the_next() {
+    let upstream = Upstream::start();
+    let mut script = good();
+    script["on_start"] = json!([{ "read": "gate" }]);
+    let builder = allowed(&upstream, &[("s", script, "start_timeout = \"10m\"")])
+        .config("mcp.first_turn_wait", r#""50ms""#);
+    let gate = builder.workspace().join("gate");
+    mkfifoat(CWD, &gate, Mode::RWXU).expect("a pipe");
+    let server = builder.start().await;
+
+    assert_eq!(offered_names(&server, &upstream).await, [""; 0]);
+    assert_eq!(states(&server).await[0]["state"], "starting");
+
+    // Returns when the server reads.
+    let opened = tokio::task::spawn_blocking(move || fs::write(gate, ""));
+    watch("the server to go on", opened).await.expect("a task").expect("our own pipe");
+    until_ready(&server, 0).await;
+    assert_eq!(offered_names(&server, &upstream).await, ["mcp__s__do"]);
+    assert_eq!(one(&server, &upstream, call("mcp__s__do")).await, "done");
+}
+
+#[tokio::test]
+async fn m6_a_cancelled_turn_tells_the_server() {
+    let upstream = Upstream::start();
+    let script = doing(json!([{ "hang": 1 }]));
+    let server = allowed(&upstream, &[("s", script, "")]).start().await;
+    upstream.round(calls(&[("c", "mcp__s__do", json!({}))]));
+    let client = server.client();
+    let stream = client.stream(&ask_streamed("Go.")).await;
+    hears(&server, "s", "tools/call", 1).await;
+
+    let turn = stream.head.header("x-toolhand-turn").expect("a turn").to_owned();
+    let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+    assert_eq!(client.send("POST", &cancel, None).await.json()["cancelled"], true);
+
+    hears(&server, "s", "notifications/cancelled", 1).await;
+    assert_eq!(stream.finish().await.code(), "cancelled");
+    assert_eq!(count(&server, "s", "tools/call"), 1);
 }
 
 /// Waits until a scripted server has heard a line with these words so many times.

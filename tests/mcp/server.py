@@ -23,7 +23,7 @@ def read_script():
 
 script = read_script()
 out = sys.stdout.buffer
-lists = 0
+calls = []
 
 
 def send(message):
@@ -72,6 +72,14 @@ def act(actions, request):
         elif kind == "echo":
             text = json.dumps(request["params"]["arguments"], sort_keys=True)
             send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        elif kind == "set":
+            script.update(value)
+        elif kind == "read":
+            # A pipe, which holds the server until somebody opens it for writing.
+            with open(value) as gate:
+                gate.read()
+        elif kind == "late":
+            send({"id": calls[-2], "result": value})
         elif kind == "hang":
             pass
         elif kind == "deaf":
@@ -112,6 +120,7 @@ for line in sys.stdin:
             send({"id": message["id"], "result": page(message.get("params", {}).get("cursor"))})
     elif method == "tools/call":
         name = message["params"]["name"]
+        calls.append(message["id"])
         act(script.get("calls", {}).get(name, script.get("on_call", [])), message)
     elif method in script.get("answers", {}):
         if script["answers"][method] == "never":

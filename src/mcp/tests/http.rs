@@ -1,7 +1,8 @@
 //! Servers over HTTP that answer what they should not.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -62,15 +63,23 @@ async fn m11_a_redirect_is_not_followed_and_takes_no_key_with_it() {
     assert_eq!(requests.load(Ordering::Relaxed), 0);
 }
 
+/// A 401 with a challenge.
+fn refusal() -> Response {
+    let challenge = "Bearer resource_metadata=\"http://169.254.169.254/\"";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+}
+
 #[tokio::test]
 async fn a_server_that_wants_an_authorization_is_told_apart() {
-    let answer = |headers: HeaderMap| async move {
-        assert_eq!(headers[header::AUTHORIZATION], "Bearer sk-very-secret");
-        let challenge = "Bearer resource_metadata=\"http://169.254.169.254/\"";
-        (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)])
-    };
-    let url = serve(Router::new().route("/mcp", any(answer))).await;
-    assert_eq!(state_of(&format!("{url}/mcp")).await, McpState::NeedsAuth);
+    for refusal in [refusal(), StatusCode::UNAUTHORIZED.into_response()] {
+        let refusal = refusal.into_parts().0;
+        let answer = move |headers: HeaderMap| async move {
+            assert_eq!(headers[header::AUTHORIZATION], "Bearer sk-very-secret");
+            (refusal, "{\"error\": \"no\"}")
+        };
+        let url = serve(Router::new().route("/mcp", any(answer))).await;
+        assert_eq!(state_of(&format!("{url}/mcp")).await, McpState::NeedsAuth);
+    }
 }
 
 #[tokio::test]
@@ -83,8 +92,28 @@ async fn a_page_is_no_server() {
     assert!(!why.contains("secret"), "{why}");
 }
 
+/// A server over HTTP.
+struct Scripted {
+    url: String,
+    /// Each method that it was asked, in order.
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Scripted {
+    fn count(&self, method: &str) -> usize {
+        sync::lock(&self.asked).iter().filter(|asked| *asked == method).count()
+    }
+
+    /// Waits until it has been started so many times.
+    async fn starts(&self, times: usize) {
+        while self.count("initialize") < times {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// A server of one tool over HTTP, whose calls are answered with this.
-async fn server_that_answers<F>(answer: impl Fn() -> F + Clone + Send + Sync + 'static) -> String
+async fn server_that_answers<F>(answer: impl Fn() -> F + Clone + Send + Sync + 'static) -> Scripted
 where
     F: Future<Output = Response> + Send,
 {
@@ -96,19 +125,23 @@ where
 }
 
 /// A server of one tool over HTTP, which answers so where it does not do as usual.
-async fn server_where<F>(answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static) -> String
+async fn server_where<F>(answer: impl Fn(Value) -> F + Clone + Send + Sync + 'static) -> Scripted
 where
     F: Future<Output = Option<Response>> + Send,
 {
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = asked.clone();
     let route = move |method: Method, body: Bytes| {
-        let answer = answer.clone();
+        let (answer, noted) = (answer.clone(), noted.clone());
         async move {
             let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let name = request["method"].as_str().unwrap_or_default();
+            sync::lock(&noted).push(name.to_owned());
             let usual = usual_answer(&method, &request);
             answer(request).await.unwrap_or(usual)
         }
     };
-    serve(Router::new().route("/mcp", any(route))).await + "/mcp"
+    Scripted { url: serve(Router::new().route("/mcp", any(route))).await + "/mcp", asked }
 }
 
 fn usual_answer(method: &Method, request: &Value) -> Response {
@@ -129,9 +162,10 @@ fn usual_answer(method: &Method, request: &Value) -> Response {
     ([("mcp-session-id", "s1")], Json(body)).into_response()
 }
 
-async fn called(url: &str) -> (McpServers, Result<McpAnswer, McpFault>) {
+async fn called(server: &Scripted) -> (McpServers, Result<McpAnswer, McpFault>) {
     let mut ground = Ground::new();
-    let transport = McpTransport::Http { url: url.parse().unwrap(), headers: Vec::new() };
+    let headers = vec![(reqwest::header::AUTHORIZATION, Secret::new("Bearer sk-very-secret"))];
+    let transport = McpTransport::Http { url: server.url.parse().unwrap(), headers };
     ground.settings.servers.push(McpServerSettings::new("web", transport));
     let servers = ground.start().await;
     until(&servers, "web", |state| *state == McpState::Ready).await;
@@ -146,26 +180,103 @@ fn endless(begin: &'static str) -> Body {
     Body::from_stream(begin.chain(piece).map(Ok::<_, Infallible>))
 }
 
+const UNKNOWN: &str =
+    "the MCP server web ended while this call ran; whether it took effect is unknown";
+
 #[tokio::test]
 async fn m8_a_session_that_is_gone_ends_the_connection_and_the_call_is_not_repeated() {
+    let server = server_that_answers(|| async { StatusCode::NOT_FOUND.into_response() }).await;
+    let (servers, answer) = called(&server).await;
+    assert_eq!(answer.unwrap_err().0, UNKNOWN);
+    server.starts(2).await;
+    until(&servers, "web", |state| *state == McpState::Ready).await;
+    assert_eq!(server.count("tools/call"), 1);
+}
+
+#[tokio::test]
+async fn m8_an_answer_that_breaks_off_ends_the_connection_and_the_call_is_not_repeated() {
+    for begin in ["", "data: {\"jsonrpc\": \"2.0\", \"id\""] {
+        let server = server_that_answers(move || async move {
+            let broken = [Ok(Bytes::from(begin)), Err(io::Error::other("gone"))];
+            let body = Body::from_stream(futures::stream::iter(broken));
+            ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+        })
+        .await;
+        let (servers, answer) = called(&server).await;
+        assert_eq!(answer.unwrap_err().0, UNKNOWN, "{begin}");
+        server.starts(2).await;
+        until(&servers, "web", |state| *state == McpState::Ready).await;
+        assert_eq!(server.count("tools/call"), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_http_fails_its_call_alone() {
     let calls = Arc::new(AtomicUsize::new(0));
-    let counted = calls.clone();
-    let url = server_that_answers(move || {
-        let counted = counted.clone();
-        async move {
-            counted.fetch_add(1, Ordering::Relaxed);
-            StatusCode::NOT_FOUND.into_response()
-        }
+    let server = server_where(move |request| {
+        let is_first =
+            request["method"] == "tools/call" && calls.fetch_add(1, Ordering::Relaxed) == 0;
+        async move { is_first.then(|| StatusCode::INTERNAL_SERVER_ERROR.into_response()) }
     })
     .await;
-    let (servers, answer) = called(&url).await;
+    let (servers, answer) = called(&server).await;
     assert_eq!(
         answer.unwrap_err().0,
-        "the MCP server web ended while this call ran; whether it took effect is unknown"
+        "the MCP server web did not answer this: it answers with HTTP 500; whether it took effect \
+         is unknown"
     );
-    until(&servers, "web", |state| *state != McpState::Ready).await;
-    until(&servers, "web", |state| *state == McpState::Ready).await;
-    assert_eq!(calls.load(Ordering::Relaxed), 1);
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+    assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 2));
+}
+
+#[tokio::test]
+async fn m11_a_redirect_of_a_call_is_not_followed_and_takes_no_key_with_it() {
+    let elsewhere = server_where(|_| async { None }).await;
+    for status in [StatusCode::FOUND, StatusCode::PERMANENT_REDIRECT] {
+        let target = elsewhere.url.clone();
+        let server = server_that_answers(move || {
+            let target = target.clone();
+            async move { (status, [(header::LOCATION, target)]).into_response() }
+        })
+        .await;
+        let (_servers, answer) = called(&server).await;
+        let why = answer.unwrap_err().0;
+        assert!(why.contains("whether it took effect is unknown"), "{why}");
+        assert_eq!(server.count("tools/call"), 1);
+    }
+    assert!(sync::lock(&elsewhere.asked).is_empty());
+}
+
+#[tokio::test]
+async fn m11_a_call_that_is_answered_401_tells_that_the_server_needs_a_key() {
+    for answer in [refusal, || StatusCode::UNAUTHORIZED.into_response()] {
+        let refuses = Arc::new(AtomicBool::new(false));
+        let server = server_where(move |request| {
+            if request["method"] == "tools/call" {
+                refuses.store(true, Ordering::Relaxed);
+            }
+            let is_refused = refuses.load(Ordering::Relaxed);
+            async move { is_refused.then(answer) }
+        })
+        .await;
+        let (servers, answer) = called(&server).await;
+        assert_eq!(answer.unwrap_err().0, UNKNOWN);
+        until(&servers, "web", |state| *state == McpState::NeedsAuth).await;
+        assert_eq!(server.count("tools/call"), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_the_old_transport_is_named_so() {
+    let events = || async {
+        ([(header::CONTENT_TYPE, "text/event-stream")], "event: endpoint\ndata: /messages\n\n")
+    };
+    let url = serve(Router::new().route("/sse", axum::routing::get(events))).await;
+    for path in ["/sse", "/none"] {
+        let state = state_of(&format!("{url}{path}")).await;
+        let why = state.why().unwrap();
+        assert!(why.contains("the old SSE transport, which is not supported"), "{why}");
+    }
 }
 
 #[tokio::test]
@@ -179,22 +290,22 @@ async fn m8_an_event_or_a_body_that_is_too_long_ends_the_connection() {
         let result = json!({"content": [{"type": "text", "text": text}]});
         Json(json!({"jsonrpc": "2.0", "id": 2, "result": result})).into_response()
     };
-    let urls = [
+    let all = [
         server_that_answers(event).await,
         server_that_answers(body).await,
         server_that_answers(long).await,
     ];
-    for url in urls {
-        let (servers, answer) = called(&url).await;
+    for server in all {
+        let (_servers, answer) = called(&server).await;
         let why = answer.unwrap_err().0;
         assert!(why.ends_with("whether it took effect is unknown"), "{why}");
-        until(&servers, "web", |state| *state != McpState::Ready).await;
+        server.starts(2).await;
     }
 }
 
 #[tokio::test]
 async fn m5_a_schema_that_is_too_deep_costs_only_its_tool_in_an_event() {
-    let url = server_where(|request| async move {
+    let server = server_where(|request| async move {
         if request["method"] != "tools/list" {
             return None;
         }
@@ -209,7 +320,7 @@ async fn m5_a_schema_that_is_too_deep_costs_only_its_tool_in_an_event() {
         Some(([(header::CONTENT_TYPE, "text/event-stream")], event).into_response())
     })
     .await;
-    let (servers, answer) = called(&url).await;
+    let (servers, answer) = called(&server).await;
     assert_eq!(answer.unwrap().parts, [McpPart::Text("done".into())]);
     assert!(servers.snapshot().withheld[0].why.contains("deep"), "{:?}", servers.snapshot());
 }
