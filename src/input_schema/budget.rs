@@ -2,7 +2,7 @@
 
 use super::foreign::SchemaFault;
 
-/// A server with a hundred tools, and a pattern in each, takes half of it.
+/// Enough for a hundred tools with a pattern in each. Compiled, it takes some ten times as much.
 const MAX_SERVER_SIZE: usize = 4 << 20;
 
 /// What the schemas of a server's tools may still take, in the unit of [`super::foreign`].

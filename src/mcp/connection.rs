@@ -26,6 +26,7 @@ use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{self, ConnectionFault, http_transport, is_unauthorized};
 use crate::own_endpoints::OwnEndpoints;
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
+use crate::text;
 
 /// How much of a server's pipe is read at once.
 const PIPE_BYTES: usize = 64 << 10;
@@ -270,7 +271,7 @@ async fn exited(tree: &mut PipedTree) -> String {
         Err(RunError::Program { program, source })
             if source.kind() == io::ErrorKind::NotFound && program.is_file() =>
         {
-            let program = program.display();
+            let program = text::printable(program.as_os_str().as_encoded_bytes());
             format!("the sandbox does not show {program}; name its directory in sandbox.readable")
         }
         Err(error) => error.to_string(),
