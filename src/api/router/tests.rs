@@ -134,6 +134,7 @@ fn state(keys: Keys) -> ApiState {
         memory_budget,
         limits: Arc::new(limits),
         about: Arc::new(About {
+            languages: None,
             started: Instant::now(),
             upstream_url: upstream_settings.url.to_string(),
             auth_required: true,
@@ -174,7 +175,6 @@ fn sessions(
     let info = upstream::ModelInfo::new(Arc::clone(&upstream));
     let context_limits = KnownLimits::new(Arc::default(), info);
     Sessions {
-        languages: None,
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&upstream),
             refusals: Arc::default(),
