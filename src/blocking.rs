@@ -61,6 +61,13 @@ pub(crate) static DOCUMENTS: Pool = Pool::new(
     Size { at_once: 2, stuck: 0, threads_each: 1, waiting: 64, max_wait: DECODING_WAIT },
 );
 
+/// Compiles the schemas of MCP servers' tools. A hostile server can make that take seconds, again
+/// and again: one at a time leaves the other processors to the rest.
+pub(crate) static DEFINITIONS: Pool = Pool::new(
+    "tool definitions",
+    Size { at_once: 1, stuck: 0, threads_each: 1, waiting: 256, max_wait: DECODING_WAIT },
+);
+
 /// Longer than the time limit of one such piece of work.
 const DECODING_WAIT: Duration = Duration::from_secs(60);
 

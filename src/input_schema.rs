@@ -1,9 +1,11 @@
 //! Derives the schema that a tool advertises, or takes that of a foreign tool, and normalises, validates and decodes the
 //! arguments of its calls.
 
+mod budget;
 mod flatten;
 mod foreign;
 mod normalise;
+mod patterns;
 mod report;
 mod simplified;
 
@@ -13,11 +15,11 @@ use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use self::budget::SchemaBudget;
+use self::foreign::Expanded;
 pub(crate) use self::foreign::SchemaFault;
 use self::normalise::Conventions;
-
-/// The most memory of one compiled pattern of a foreign schema.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
+use self::patterns::MAX_PATTERN_BYTES;
 
 /// Pairs of an accepted and the advertised name.
 pub(crate) type PropertyAliases = &'static [(&'static str, &'static str)];
@@ -61,9 +63,12 @@ impl InputSchema {
     }
 
     /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
-    /// provider's translation keeps; arguments are validated against the schema as it is.
-    pub(crate) fn foreign(schema: &Value) -> Result<Self, SchemaFault> {
-        let whole = foreign::expanded(schema)?;
+    /// provider's translation keeps; arguments are validated against the schema as it is. What it
+    /// takes comes out of the budget, also when it is refused after all.
+    pub(crate) fn foreign(schema: &Value, budget: &mut SchemaBudget) -> Result<Self, SchemaFault> {
+        let Expanded { schema: whole, size, patterns } = foreign::expanded(schema)?;
+        budget.take(size)?;
+        patterns::take(&patterns, budget)?;
         let patterns =
             PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let validator = jsonschema::options()
@@ -310,9 +315,13 @@ mod tests {
         insta::assert_snapshot!(refusal(Value::Null), @"invalid input: expected an object with `pattern` (string), `path` (string, optional), `-A` (integer, optional), `order` (string, optional), `parts` (array, optional), `ratio` (number, optional), got null");
     }
 
+    fn foreign(schema: &Value) -> Result<InputSchema, SchemaFault> {
+        InputSchema::foreign(schema, &mut SchemaBudget::default())
+    }
+
     #[test]
     fn a_foreign_schema_is_advertised_simply_and_validated_whole() {
-        let schema = InputSchema::foreign(&json!({
+        let schema = foreign(&json!({
             "type": "object",
             "properties": {
                 "count": { "$ref": "#/$defs/Count" },
@@ -347,13 +356,13 @@ mod tests {
     fn m5_a_pattern_that_takes_long_or_much_memory_is_refused() {
         for pattern in ["(a+)+$", "^x{1,5}$"] {
             let schema = json!({ "properties": { "p": { "pattern": pattern } } });
-            let schema = InputSchema::foreign(&schema).unwrap();
+            let schema = foreign(&schema).unwrap();
             let long = "a".repeat(100_000) + "!";
             assert!(schema.accept(json!({ "p": long })).is_err(), "{pattern}");
         }
         for pattern in ["(a)\\1", "(?=a)b", "((a{1000}){1000}){1000}", "("] {
             let schema = json!({ "properties": { "p": { "pattern": pattern } } });
-            let fault = InputSchema::foreign(&schema).unwrap_err().to_string();
+            let fault = foreign(&schema).unwrap_err().to_string();
             assert!(fault.starts_with("its input schema does not compile: "), "{fault}");
             assert!(fault.len() < 300, "{fault}");
         }

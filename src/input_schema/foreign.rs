@@ -27,7 +27,7 @@ const NODE_SIZE: usize = 32;
 /// each looks at what is within it again, so the time of a validation doubles.
 const MAX_UNEVALUATED: usize = 8;
 
-/// Patterns in one schema: each may take as much memory as [`super::MAX_PATTERN_BYTES`].
+/// Different patterns in one schema.
 const MAX_PATTERNS: usize = 64;
 
 /// Keywords that refer to a place, or make a place that can be referred to, in ways that need a
@@ -67,14 +67,26 @@ pub(crate) enum SchemaFault {
     Unsupported(&'static str),
     #[error("its input schema nests `unevaluated…` keywords more than {MAX_UNEVALUATED} deep")]
     Unevaluated,
-    #[error("its input schema has more than {MAX_PATTERNS} patterns")]
+    #[error(
+        "its input schema has more than {MAX_PATTERNS} patterns, or patterns that take too much memory"
+    )]
     Patterns,
+    #[error("the input schemas of the server's tools take too much memory together")]
+    Server,
     #[error("its input schema does not compile: {0}")]
     Invalid(String),
 }
 
-/// The schema without references.
-pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
+/// A schema without references.
+pub(super) struct Expanded<'a> {
+    pub(super) schema: Value,
+    /// What it counts for.
+    pub(super) size: usize,
+    /// The patterns in it. None is twice there, since each is compiled once.
+    pub(super) patterns: Vec<&'a str>,
+}
+
+pub(super) fn expanded(schema: &Value) -> Result<Expanded<'_>, SchemaFault> {
     // A size that is counted stops at the limit, whatever the value is.
     if serde_json::to_vec(schema).map_or(true, |bytes| bytes.len() > MAX_BYTES) {
         return Err(SchemaFault::TooLarge);
@@ -82,13 +94,14 @@ pub(super) fn expanded(schema: &Value) -> Result<Value, SchemaFault> {
     if !schema.is_object() || !schema.get("type").is_none_or(has_object) {
         return Err(SchemaFault::NoObject);
     }
-    let mut expansion = Expansion { root: schema, open: Vec::new(), size: 0, patterns: 0 };
+    let mut expansion = Expansion { root: schema, open: Vec::new(), size: 0, patterns: Vec::new() };
     let mut expanded = expansion.expand(schema, Place::ROOT)?;
     // Of another dialect nothing is known, and most schemas mean the same in each.
     if let Some(dialect) = schema.get("$schema").filter(|dialect| is_known(dialect)) {
         expanded["$schema"] = dialect.clone();
     }
-    Ok(expanded)
+    let Expansion { size, patterns, .. } = expansion;
+    Ok(Expanded { schema: expanded, size, patterns })
 }
 
 /// Whether a `type` allows objects.
@@ -111,7 +124,7 @@ struct Expansion<'a> {
     open: Vec<Cow<'a, str>>,
     /// What was taken so far.
     size: usize,
-    patterns: usize,
+    patterns: Vec<&'a str>,
 }
 
 /// Where a value stands once references are replaced.
@@ -225,7 +238,7 @@ impl<'a> Expansion<'a> {
         if place.unevaluated > MAX_UNEVALUATED {
             return Err(SchemaFault::Unevaluated);
         }
-        self.count_patterns(members)?;
+        self.note_patterns(members)?;
         // Definitions are seen where they are used.
         let is_kept = |name: &str| {
             !["$defs", "definitions", "$ref"].contains(&name) && !IGNORED.contains(&name)
@@ -255,22 +268,24 @@ impl<'a> Expansion<'a> {
         expanded
     }
 
-    fn count_patterns(&mut self, members: &Map<String, Value>) -> Result<(), SchemaFault> {
-        self.patterns += usize::from(is_text(members, "pattern"));
-        if let Some(Value::Object(by_pattern)) = members.get("patternProperties") {
-            self.patterns += by_pattern.len();
+    fn note_patterns(&mut self, members: &'a Map<String, Value>) -> Result<(), SchemaFault> {
+        let by_pattern = members.get("patternProperties").and_then(Value::as_object);
+        let names = by_pattern.into_iter().flatten().map(|(name, _)| name.as_str());
+        for pattern in names.chain(members.get("pattern").and_then(Value::as_str)) {
+            if !self.patterns.contains(&pattern) {
+                self.patterns.push(pattern);
+            }
+            if self.patterns.len() > MAX_PATTERNS {
+                return Err(SchemaFault::Patterns);
+            }
         }
-        if self.patterns > MAX_PATTERNS { Err(SchemaFault::Patterns) } else { Ok(()) }
+        Ok(())
     }
 }
 
 /// The JSON pointer of a reference into the same document. A fragment of an address is percent-encoded.
 fn pointer_of(reference: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()
-}
-
-fn is_text(members: &Map<String, Value>, name: &str) -> bool {
-    members.get(name).is_some_and(Value::is_string)
 }
 
 #[cfg(test)]
@@ -284,7 +299,8 @@ mod tests {
 
     #[track_caller]
     fn check(schema: &Value, expected: &Result<Value, &str>) {
-        let found = expanded(schema).map_err(|fault| fault.to_string());
+        let found = expanded(schema).map(|expanded| expanded.schema);
+        let found = found.map_err(|fault| fault.to_string());
         assert_eq!(found.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text));
     }
 
@@ -388,10 +404,15 @@ mod tests {
         }
         let bomb = json!({ "properties": { "a": { "$ref": "#/$defs/d7" } }, "$defs": defs });
         check(&bomb, &Err(TOO_MUCH));
-        let patterns: Map<_, _> =
-            (0..65).map(|place| (format!("p{place}"), json!({ "pattern": "a" }))).collect();
+        let patterns: Map<_, _> = (0..65)
+            .map(|place| (format!("p{place}"), json!({ "pattern": place.to_string() })))
+            .collect();
         let many = json!({ "properties": patterns });
-        check(&many, &Err("its input schema has more than 64 patterns"));
+        let why =
+            "its input schema has more than 64 patterns, or patterns that take too much memory";
+        check(&many, &Err(why));
+        let twice = json!({ "pattern": "a", "patternProperties": { "a": { "pattern": "b" } } });
+        assert_eq!(expanded(&twice).map(|found| found.patterns).ok(), Some(vec!["a", "b"]));
     }
 
     #[test]
@@ -405,9 +426,9 @@ mod tests {
         let long = "x".repeat(30_000);
         check(&of(json!({ "description": long })), &Err(TOO_MUCH));
         check(&of(json!({ "enum": [{ &long: 1 }] })), &Err(TOO_MUCH));
-        assert_eq!(expanded(&of(json!({}))).map(|_| ()), Ok(()));
+        assert_eq!(expanded(&of(json!({}))).err(), None);
         // What nobody is told costs nothing.
-        assert_eq!(expanded(&of(json!({ "title": long }))).map(|_| ()), Ok(()));
+        assert_eq!(expanded(&of(json!({ "title": long }))).err(), None);
     }
 
     #[test]
@@ -416,7 +437,7 @@ mod tests {
             (0..1_000).map(|n| (format!("p{n}"), json!({ "type": "string" }))).collect();
         let of = |name: &str| json!({ "properties": { name: { "properties": below.clone() } } });
         check(&of(&"x".repeat(30_000)), &Err(TOO_MUCH));
-        assert_eq!(expanded(&of("x")).map(|_| ()), Ok(()));
+        assert_eq!(expanded(&of("x")).err(), None);
         let named =
             json!({ "$id": "http://a/b", "properties": { "id": { "id": "x", "$id": "c" } } });
         check(&named, &Ok(json!({ "properties": { "id": {} } })));
@@ -427,7 +448,7 @@ mod tests {
         let nested = |depth: usize| {
             (0..depth).fold(json!({}), |inner, _| json!({ "if": inner, "unevaluatedItems": false }))
         };
-        assert_eq!(expanded(&nested(8)).map(|_| ()), Ok(()));
+        assert_eq!(expanded(&nested(8)).err(), None);
         check(&nested(9), &Err("its input schema nests `unevaluated…` keywords more than 8 deep"));
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::names;
 use super::redaction::Redaction;
 use super::settings::McpServerSettings;
-use crate::input_schema::InputSchema;
+use crate::input_schema::{InputSchema, SchemaBudget};
 use crate::text;
 
 /// The longest description that a model is told.
@@ -54,7 +54,7 @@ pub(super) struct Definitions {
     pub(super) dropped: Vec<WithheldTool>,
 }
 
-/// Looks at each listed tool. `tools` and `disable` of the settings leave some out silently: the
+/// Looks at each listed tool, which takes up to seconds where the server is hostile. `tools` and `disable` of the settings leave some out silently: the
 /// operator knows.
 pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Definitions {
     let mut found = Definitions::default();
@@ -76,10 +76,12 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
         .collect();
     let own: Vec<&str> = wanted.iter().map(|(_, name)| name.as_str()).collect();
     let names = names::advertised(&settings.name, &own);
+    let mut budget = SchemaBudget::default();
     let mut bytes = 0;
     let mut tools = Vec::new();
     for ((tool, own_name), name) in wanted.iter().zip(names) {
-        let made = name.and_then(|name| definition(settings, &redaction, tool, own_name, name));
+        let made = name
+            .and_then(|name| definition(settings, &redaction, &mut budget, tool, own_name, name));
         let size = |tool: &McpTool| {
             tool.name.len() + tool.description.len() + tool.schema.advertised().to_string().len()
         };
@@ -100,12 +102,13 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
 fn definition(
     settings: &McpServerSettings,
     redaction: &Redaction,
+    budget: &mut SchemaBudget,
     tool: &Value,
     own_name: &str,
     name: String,
 ) -> Result<McpTool, String> {
     let schema = redaction.without_keys(tool["inputSchema"].clone());
-    let schema = InputSchema::foreign(&schema).map_err(|fault| fault.to_string())?;
+    let schema = InputSchema::foreign(&schema, budget).map_err(|fault| fault.to_string())?;
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
         server: settings.name.clone(),
@@ -210,6 +213,29 @@ mod tests {
             .collect();
         let found = definitions(&settings(), &large);
         assert!((60..66).contains(&found.tools.len()), "{}", found.tools.len());
+    }
+
+    #[test]
+    fn m5_the_schemas_of_a_server_are_bounded_together() {
+        let patterns = |tool: usize| {
+            let all = (0..64).map(|n| json!({"pattern": format!("[a-z]{{200}}{tool}_{n}")}));
+            json!({"not": {"allOf": all.collect::<Vec<_>>()}})
+        };
+        let nodes = |_| json!({"not": {"allOf": vec![json!({"type": "string"}); 3_000]}});
+        let text = |_| json!({"not": {"const": "x".repeat(60_000)}});
+        for (count, schema) in [
+            (100, Box::new(patterns) as Box<dyn Fn(usize) -> Value>),
+            (100, Box::new(nodes)),
+            (500, Box::new(text)),
+        ] {
+            let tool = |n| json!({"name": format!("t{n}"), "inputSchema": {"properties": {"p": schema(n)}}});
+            let listed: Vec<_> = (0..count).map(tool).chain([self::tool("fine")]).collect();
+            let found = definitions(&settings(), &listed);
+            let taken = found.tools.len();
+            assert!(1 < taken && taken < 100, "{taken}");
+            let why = "the input schemas of the server's tools take too much memory together";
+            assert!(found.dropped.iter().all(|tool| tool.why == why), "{:?}", found.dropped[0]);
+        }
     }
 
     #[test]

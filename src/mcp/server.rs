@@ -16,6 +16,7 @@ use super::offers::{McpPrompt, McpResource, prompts, resources};
 use super::pins::{PinFile, ServerPins};
 use super::restarts::Restarts;
 use super::settings::{McpServerSettings, PinPolicy};
+use crate::blocking::DEFINITIONS;
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
@@ -197,6 +198,7 @@ impl Server {
                 why = connection.ended() => return Ok(why),
                 () = list_changed.notified() => {}
             }
+            let asked = Instant::now();
             let listing = timeout(settings.start_timeout, list_all(settings, &connection));
             match listing.await {
                 Ok(Ok(catalogue)) => {
@@ -207,7 +209,7 @@ impl Server {
             }
             tokio::select! {
                 why = connection.ended() => return Ok(why),
-                () = sleep(REFRESH_INTERVAL) => {}
+                () = sleep(rest_after(asked.elapsed())) => {}
             }
         }
     }
@@ -253,12 +255,24 @@ impl Server {
     }
 }
 
+/// How long a server is not listed again. One whose lists take long would have its way with a
+/// processor.
+fn rest_after(listing: Duration) -> Duration {
+    REFRESH_INTERVAL.max(4 * listing)
+}
+
 /// Lists what a server offers. Only its tools must be there: what else it fails to list, it does
 /// not offer.
-async fn list_all(settings: &McpServerSettings, connection: &Connection) -> Result<Offers, String> {
+async fn list_all(
+    settings: &Arc<McpServerSettings>,
+    connection: &Connection,
+) -> Result<Offers, String> {
     let (client, facts) = (&connection.client, connection.facts.clone());
     let listed = if facts.has_tools { client.tools(MAX_TOOLS).await } else { Ok(Vec::new()) };
-    let found = definitions(settings, &listed.map_err(|fault| list_fault(&fault))?);
+    let listed = listed.map_err(|fault| list_fault(&fault))?;
+    let of_server = settings.clone();
+    let found = DEFINITIONS.run(move || definitions(&of_server, &listed)).await;
+    let found = found.map_err(|overloaded| overloaded.to_string())?;
     let (mut entries, mut listed_prompts) = (Vec::new(), Vec::new());
     if facts.has_resources {
         entries = client.resources(MAX_OFFERS).await.unwrap_or_default();

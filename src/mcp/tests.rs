@@ -110,6 +110,16 @@ async fn a_tool_is_listed_called_and_told_its_own_variables() {
 }
 
 #[tokio::test]
+async fn m5_a_server_whose_definitions_take_too_long_does_not_start() {
+    let mut ground = Ground::new().server("scripted", answering(json!([])));
+    ground.settings.servers[0].start_timeout = Duration::from_secs(1);
+    let _other_work = crate::blocking::DEFINITIONS.enter().await.unwrap();
+    let servers = ground.start().await;
+    let why = servers.states()[0].state.why().map(str::to_owned);
+    assert_eq!(why.as_deref(), Some("it was not ready within 1s"));
+}
+
+#[tokio::test]
 async fn m13_a_server_has_its_own_key_and_its_answer_does_not_show_it() {
     let ground = Ground::new().server("scripted", answering(json!([{"env": "SCRIPT_KEY"}])));
     let answer = call(&ground.start().await).await.unwrap();
