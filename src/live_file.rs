@@ -139,6 +139,8 @@ type Read = (String, FileVersion, FileVersion);
 
 fn read_once(file: &mut File, source: &impl FileSource, most: u64) -> Result<Read, String> {
     let shown = |error: io::Error| error.to_string();
+    // A pipe cannot be rewound, and that is not what is wrong with it.
+    named_file::expect_regular(&file.metadata().map_err(shown)?).map_err(shown)?;
     file.rewind().map_err(shown)?;
     let (bytes, metadata) = named_file::read_open(file, most).map_err(shown)?;
     source.check(&metadata)?;

@@ -37,7 +37,8 @@ pub(crate) fn read_open(file: &File, most: u64) -> io::Result<(Vec<u8>, Metadata
     Ok((bytes, metadata))
 }
 
-fn expect_regular(metadata: &Metadata) -> io::Result<()> {
+/// Refuses what is no file, such as a pipe.
+pub(crate) fn expect_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() { Ok(()) } else { Err(io::Error::other("is not a regular file")) }
 }
 

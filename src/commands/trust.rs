@@ -71,7 +71,7 @@ fn trust_servers(list: &TrustList, path: &Path) -> Result<Option<String>, Failur
         }
         Err(reason) => {
             let reason = printable(reason.as_bytes());
-            Ok(Some(format!("its .mcp.json is not trusted: it {reason}")))
+            Ok(Some(format!("its .mcp.json is not trusted: {reason}")))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use super::trust::{builder, told, toolhand, trust};
@@ -52,6 +53,17 @@ fn checked(server: &Server) -> String {
 }
 
 /// Whether a server of the workspace has run since the last look.
+#[tokio::test]
+async fn a_pipe_in_the_place_of_the_file_is_named() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).start().await;
+    mkfifoat(CWD, server.workspace().join(".mcp.json"), Mode::RUSR | Mode::WUSR).expect("a pipe");
+    let output = toolhand(&server, &["trust", server.workspace().to_str().expect("UTF-8")]);
+    let told = String::from_utf8(output.stderr).expect("text");
+    let why = "its .mcp.json is not trusted: not a regular file but a named pipe";
+    assert!(told.contains(why), "{told}");
+}
+
 fn has_started(server: &Server) -> bool {
     fs::remove_file(server.workspace().join("started")).is_ok()
 }
