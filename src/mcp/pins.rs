@@ -21,11 +21,17 @@ const LOCK: &str = "mcp-pins.lock";
 /// Hundreds of servers with hundreds of tools.
 const MAX_BYTES: u64 = 8 << 20;
 
+/// The most tools that are remembered of one server: four times as many as it may offer. A server
+/// could otherwise offer others again and again, and fill the file for all servers.
+const MAX_PINS: usize = 2_048;
+
 const HEADER: &str = "# What the tools of MCP servers were when they were first seen. A tool that \
                       has changed is not offered until `toolhand mcp accept SERVER`.\n\n";
 
 const REMEDY: &str =
     "no MCP tool is offered until it is mended, or deleted and the servers are accepted again";
+
+const FULL: &str = "delete the servers in it that are not used any more";
 
 /// What is known of one server. Another command, or another address, is another server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +69,9 @@ pub(super) fn fault(
     match pins.tools.get(&tool.own_name) {
         Some(digest) if *digest == tool.digest => None,
         Some(_) => Some("its definition has changed since it was first seen"),
+        None if MAX_PINS <= pins.tools.len() => {
+            Some("its server has had 2,048 other tools, and no more are remembered")
+        }
         None => (policy == PinPolicy::All).then_some("it is new"),
     }
 }
@@ -78,8 +87,11 @@ fn pins_after_listing(
         None => Some(seen.clone()),
         Some(_) if policy == PinPolicy::All => None,
         Some(known) => {
-            let mut tools = seen.tools.clone();
-            tools.extend(known.tools.clone());
+            let room = MAX_PINS.saturating_sub(known.tools.len());
+            let is_new = |(name, _): &(&String, &String)| !known.tools.contains_key(*name);
+            let new = seen.tools.iter().filter(is_new).take(room);
+            let mut tools = known.tools.clone();
+            tools.extend(new.map(|(name, digest)| (name.clone(), digest.clone())));
             (tools != known.tools).then(|| ServerPins { tools, ..known.clone() })
         }
     }
@@ -144,17 +156,27 @@ impl PinFile {
         of: &ServerPins,
         change: impl FnOnce(Option<&ServerPins>) -> Option<ServerPins>,
     ) -> Result<(), String> {
-        let told = |error: io::Error| format!("{NAME}: {error}");
-        let directory = ours::open_directory(&self.state_dir)?;
-        let _locked = ours::lock(&directory, LOCK).map_err(told)?;
-        let text = ours::read_text(&directory, NAME, MAX_BYTES)?;
-        let mut servers = text.as_deref().map_or_else(|| Ok(Vec::new()), parse)?;
+        let path = self.source.path();
+        let told = |reason: String| format!("{} {reason}", path.display());
+        let failed = |error: io::Error| told(format!("cannot be changed: {error}"));
+        let directory = ours::open_directory(&self.state_dir)
+            .map_err(|reason| format!("{} {reason}", self.state_dir.display()))?;
+        let _locked = ours::lock(&directory, LOCK).map_err(failed)?;
+        let text = ours::read_text(&directory, NAME, MAX_BYTES)
+            .map_err(|reason| told(ours::with_remedy(&reason, REMEDY)))?;
+        let mut servers = text.as_deref().map_or_else(|| Ok(Vec::new()), parse).map_err(told)?;
         let known = of_server(&servers, &of.server, &of.started_as);
         let Some(changed) = change(known) else { return Ok(()) };
         servers.retain(|pins| !pins.is_of(&of.server, &of.started_as));
         servers.push(changed);
         let text = toml::to_string(&Stored { servers }).map_err(|error| error.to_string())?;
-        ours::replace(&directory, NAME, &format!("{HEADER}{text}")).map_err(told)
+        let text = format!("{HEADER}{text}");
+        // A file that is refused when it is read would take away the tools of all servers.
+        if MAX_BYTES < text.len() as u64 {
+            let reason = format!("would have more than {MAX_BYTES} bytes; {FULL}");
+            return Err(told(reason));
+        }
+        ours::replace(&directory, NAME, &text).map_err(failed)
     }
 }
 
@@ -169,6 +191,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use rustix::fs::{CWD, Mode, mkfifoat};
     use serde_json::json;
     use tempfile::TempDir;
 
@@ -243,6 +266,64 @@ mod tests {
         let file = PinFile::new(directory.path());
 
         assert!(file.current().is_err());
+        let shown = path.display();
+        let told = file.accept(&pins(&[])).unwrap_err();
+        assert!(told.starts_with(&format!("{shown} line 1: ")) && told.ends_with(REMEDY), "{told}");
         assert!(file.note(PinPolicy::Changed, &pins(&[])).is_err());
+
+        fs::write(&path, "#".repeat(9 << 20)).unwrap();
+        let large = "is larger than 8388608 bytes";
+        let told = file.accept(&pins(&[])).unwrap_err();
+        assert_eq!(told, format!("{shown} {large}; {REMEDY}"));
+        fs::remove_file(&path).unwrap();
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        let told = file.current().unwrap_err();
+        assert_eq!(told, format!("is not a regular file; {REMEDY}"));
+    }
+
+    #[test]
+    fn m4_a_server_that_offers_others_without_end_fills_no_file() {
+        let directory = TempDir::new().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let file = PinFile::new(directory.path());
+        let innocent = ServerPins { server: "innocent".into(), ..pins(&[("log", "Shows.")]) };
+        file.note(PinPolicy::Changed, &innocent).unwrap();
+        let names = |list: usize| (0..512).map(move |n| format!("{list}-{n}-{}", "x".repeat(100)));
+        for list in 0..6 {
+            let names: Vec<_> = names(list).collect();
+            let listed: Vec<_> = names.iter().map(|name| (name.as_str(), "Does.")).collect();
+            file.note(PinPolicy::Changed, &pins(&listed)).unwrap();
+        }
+
+        let known = file.current().unwrap();
+        let of_git = of_server(&known, "git", "1").unwrap();
+        assert_eq!(of_git.tools.len(), 2_048);
+        let (old, new) = (tools(&[(&names(0).next().unwrap(), "Does.")]), tools(&[("a", "Does.")]));
+        assert_eq!(fault(PinPolicy::Changed, Some(of_git), &old[0]), None);
+        let why = "its server has had 2,048 other tools, and no more are remembered";
+        assert_eq!(fault(PinPolicy::Changed, Some(of_git), &new[0]), Some(why));
+        assert_eq!(of_server(&known, "innocent", "1"), Some(&innocent));
+
+        file.accept(&pins(&[("a", "Does.")])).unwrap();
+        let known = file.current().unwrap();
+        let of_git = of_server(&known, "git", "1");
+        assert_eq!(fault(PinPolicy::Changed, of_git, &new[0]), None);
+        assert_eq!(of_git.unwrap().tools.len(), 1);
+    }
+
+    #[test]
+    fn m4_no_file_is_written_that_would_be_refused() {
+        let directory = TempDir::new().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let file = PinFile::new(directory.path());
+        file.note(PinPolicy::Changed, &pins(&[("log", "Shows.")])).unwrap();
+        let before = file.current().unwrap();
+        let large = ServerPins { server: "x".repeat(9 << 20), ..pins(&[]) };
+
+        let told = file.note(PinPolicy::Changed, &large).unwrap_err();
+        let path = directory.path().join(NAME);
+        let why = "would have more than 8388608 bytes";
+        assert_eq!(told, format!("{} {why}; {FULL}", path.display()));
+        assert_eq!(file.current(), Ok(before));
     }
 }
