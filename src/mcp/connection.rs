@@ -23,6 +23,7 @@ use super::redaction::Redaction;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{ConnectionFault, http_fault, http_transport, is_unauthorized};
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
+use crate::text;
 
 /// What is kept between the server's pipe and the reader of its messages.
 const PIPE_BYTES: usize = 64 << 10;
@@ -245,7 +246,7 @@ async fn exited(tree: &mut PipedTree) -> String {
         Err(RunError::Program { program, source })
             if source.kind() == io::ErrorKind::NotFound && program.is_file() =>
         {
-            let program = program.display();
+            let program = text::printable(program.as_os_str().as_encoded_bytes());
             format!("the sandbox does not show {program}; name its directory in sandbox.readable")
         }
         Err(error) => error.to_string(),

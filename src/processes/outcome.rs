@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::command_state::EndCause;
 use super::output::CommandOutput;
 use super::protocol::{Exit, FinalDirectory};
+use crate::text::printable;
 
 /// The limits of one command.
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +51,12 @@ impl Finished {
     }
 }
 
-/// Why a command did not run.
+/// Why a command did not run, in one line. A repository may have named the program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    #[error("the working directory {} cannot be entered: {source}", .directory.display())]
+    #[error("the working directory {} cannot be entered: {source}", printable(.directory.as_os_str().as_encoded_bytes()))]
     Directory { directory: PathBuf, source: io::Error },
-    #[error("{} cannot be run: {source}", .program.display())]
+    #[error("{} cannot be run: {source}", printable(.program.as_os_str().as_encoded_bytes()))]
     Program { program: PathBuf, source: io::Error },
     /// Nothing ran: a command never runs with less than it was given.
     #[error("the sandbox could not be put in force: {0}")]
@@ -64,4 +65,18 @@ pub(crate) enum RunError {
     Nul,
     #[error("the command supervisor could not be started: {0}")]
     Supervisor(io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_named_on_one_printable_line() {
+        let (name, source) = ("\u{1b}[2J\n\u{202e}ready", || io::ErrorKind::NotFound.into());
+        let program = RunError::Program { program: name.into(), source: source() };
+        insta::assert_snapshot!(program, @r"\u{1b}[2J\n\u{202e}ready cannot be run: entity not found");
+        let directory = RunError::Directory { directory: name.into(), source: source() };
+        insta::assert_snapshot!(directory, @r"the working directory \u{1b}[2J\n\u{202e}ready cannot be entered: entity not found");
+    }
 }
