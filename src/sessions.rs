@@ -63,7 +63,6 @@ use crate::agent::{ModelRule, TurnSettings};
 use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
 use crate::hooks::Hooks;
-use crate::lsp::LanguageServers;
 use crate::mcp::McpServers;
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::Permissions;
@@ -79,8 +78,6 @@ pub(crate) struct Sessions {
     pub(crate) tool_settings: crate::tools::ToolSettings,
     pub(crate) permissions: Permissions,
     pub(crate) hooks: Hooks,
-    /// `None`: there are none.
-    pub(crate) languages: Option<Arc<LanguageServers>>,
     /// The directory that `~` stands for.
     pub(crate) home: PathBuf,
     pub(crate) settings: TurnSettings,

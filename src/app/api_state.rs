@@ -118,7 +118,6 @@ fn sessions(
     let context_limits = KnownLimits::new(Arc::clone(&model_rules), info);
     let refusals = Arc::<ModelRefusals>::default();
     Sessions {
-        languages: services.languages.clone(),
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&services.upstream),
             refusals: Arc::clone(&refusals),

@@ -157,16 +157,16 @@ impl Services {
         let workspaces = workspaces
             .map(|(name, path)| Ok((name.clone(), open(config, path)?)))
             .collect::<Result<BTreeMap<_, _>, ServiceError>>()?;
-        let is_any_there = languages.as_ref().is_some_and(|servers: &Arc<LanguageServers>| {
-            let all = workspaces.values().chain([permissions.workspace()]);
-            all.into_iter().any(|workspace| servers.is_any_there(workspace))
-        });
-        let toolset = if is_any_there { toolset } else { toolset.without(&[builtin::LSP]) };
+        let toolset = if config.lsp.is_off() { toolset.without(&[builtin::LSP]) } else { toolset };
         let toolset =
             if servers.is_some() { toolset } else { toolset.without(&tools::mcp::RESOURCE_TOOLS) };
         let toolset =
             if search.is_some() { toolset } else { toolset.without(&[builtin::WEB_SEARCH]) };
         let mut tools = ToolCatalogue::new(usable(toolset, &config.tools));
+        if let Some(languages) = &languages {
+            let all = [permissions.workspace()].into_iter().chain(workspaces.values());
+            tools = tools.with_languages(Arc::clone(languages), all.cloned().collect());
+        }
         if let Some(servers) = &servers {
             let denied = permissions.denied_tools();
             tools = tools.with_mcp(servers.clone(), first_turn_wait, denied);

@@ -24,10 +24,6 @@ impl LanguageServers {
         match *self {}
     }
 
-    pub(crate) fn is_any_there(&self, _: &Workspace) -> bool {
-        match *self {}
-    }
-
     pub(crate) async fn is_offered(self: &Arc<Self>, _: &Arc<Workspace>) -> bool {
         match **self {}
     }

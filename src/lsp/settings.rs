@@ -67,7 +67,6 @@ impl Default for LspSettings {
 }
 
 impl LspSettings {
-    #[cfg(feature = "lsp")]
     pub(crate) fn is_off(&self) -> bool {
         self.enabled == Enabled::Off
     }

@@ -34,7 +34,6 @@ use crate::permissions::{AccessKind, DeniedTools, KnownTool};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::text;
-use crate::tools::builtin::LSP;
 use crate::upstream::TraceHeaders;
 use crate::workspace::ReadableRoot;
 
@@ -100,12 +99,6 @@ impl Sessions {
         let permissions = self.permissions_for(&request)?;
         let denied = permissions.tools_denied_now().await?;
         request.take_away(&denied)?;
-        if let Some(servers) = &self.languages
-            && request.tools.get(LSP).is_some()
-            && !servers.is_offered(permissions.workspace()).await
-        {
-            request.take_language_servers_away()?;
-        }
         let mut messages = std::mem::take(&mut request.messages);
         let mut resume: Option<ResumeSlot> = None;
         let mut prompted: Option<Prompted> = None;

@@ -9,8 +9,6 @@ use crate::openai::Body;
 use crate::openai::request::{ClientTool, ToolChoice};
 use crate::permissions::DeniedTools;
 use crate::permissions::Mode;
-use crate::tools::builtin::LSP;
-use crate::tools::tool::AnyTool;
 use crate::tools::toolset::Toolset;
 use crate::workspace::Workspace;
 
@@ -60,35 +58,19 @@ impl ChatRequest {
     /// Takes tools of the server away that a rule denies now. Fails where the request insists on
     /// one, as it does if the operator has turned the tool off.
     pub(crate) fn take_away(&mut self, denied: &DeniedTools) -> Result<(), ApiError> {
-        let is_denied = |tool: &dyn AnyTool| denied.contains(tool.known());
-        self.remove_tools(is_denied, "a rule denies it", "rules deny every tool of this request")
-    }
-
-    /// Takes the tool that asks language servers away, because none may start now.
-    pub(crate) fn take_language_servers_away(&mut self) -> Result<(), ApiError> {
-        let is_it = |tool: &dyn AnyTool| tool.name() == LSP;
-        self.remove_tools(is_it, "no language server may start", "this request has no tool")
-    }
-
-    fn remove_tools(
-        &mut self,
-        is_removed: impl Fn(&dyn AnyTool) -> bool,
-        why: &str,
-        why_none_is_left: &str,
-    ) -> Result<(), ApiError> {
         let chosen = match &self.tool_choice {
             ToolChoice::Named { name, .. } => self.tools.get(name),
             ToolChoice::Auto | ToolChoice::None | ToolChoice::Required => None,
         };
-        if let Some(tool) = chosen.filter(|tool| is_removed(tool.as_ref())) {
+        if let Some(tool) = chosen.filter(|tool| denied.contains(tool.known())) {
             let name = tool.name();
-            let message = format!("There is no tool named {name:?}: {why} here.");
+            let message = format!("There is no tool named {name:?}: a rule denies it here.");
             return Err(ApiError::new(ErrorCode::InvalidValue, message).param("tool_choice"));
         }
-        self.tools = self.tools.without_those(is_removed);
+        self.tools = self.tools.without_denied(denied);
         let is_any_left = !self.client_tools.is_empty() || self.tools.names().next().is_some();
         if matches!(self.tool_choice, ToolChoice::Required) && !is_any_left {
-            let message = format!("tool_choice is required, and {why_none_is_left}.");
+            let message = "tool_choice is required, and rules deny every tool of this request.";
             return Err(ApiError::new(ErrorCode::InvalidValue, message).param("tool_choice"));
         }
         Ok(())

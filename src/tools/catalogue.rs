@@ -2,17 +2,22 @@
 //!
 //! A turn keeps its snapshot to its end: what joins or leaves meanwhile is seen by the next one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::sync::OnceCell;
 
+use super::builtin::LSP;
 use super::mcp;
 use super::toolset::Toolset;
+use crate::lsp::LanguageServers;
 use crate::mcp::{McpServers, McpSnapshot, McpTool};
 use crate::permissions::DeniedTools;
 use crate::sync;
+use crate::workspace::Workspace;
 
 /// Whether a tool of this name may join at any time, with its server.
 pub(crate) fn may_join(name: &str) -> bool {
@@ -28,6 +33,33 @@ pub(crate) fn may_join(name: &str) -> bool {
 pub(crate) struct ToolCatalogue {
     built_in: Toolset,
     mcp: Option<Arc<McpToolSource>>,
+    languages: Option<Arc<LspSource>>,
+}
+
+/// The tools of one moment. A workspace may have fewer than there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToolSnapshot {
+    all: Toolset,
+    /// `None`: each workspace has all.
+    fewer: Option<FewerTools>,
+}
+
+/// The tools of workspaces where no language server may start.
+#[derive(Clone, Debug)]
+struct FewerTools {
+    tools: Toolset,
+    default_workspace: PathBuf,
+    /// The roots of those workspaces that have all tools.
+    with_all: HashSet<PathBuf>,
+}
+
+/// Where the tool that asks language servers is offered.
+#[derive(Debug)]
+struct LspSource {
+    servers: Arc<LanguageServers>,
+    /// The default one first.
+    workspaces: Vec<Arc<Workspace>>,
+    without: Toolset,
 }
 
 /// The tools that come and go with their servers.
@@ -39,12 +71,14 @@ struct McpToolSource {
     first_turn_wait: Duration,
     /// The first turn waits for servers that are starting. No later one does.
     first_turn: OnceCell<()>,
-    last: Mutex<Option<CachedToolset>>,
+    /// One for each set of built-in tools.
+    last: Mutex<Vec<CachedToolset>>,
 }
 
 /// The toolset that was made of these tools, for the next turn that finds the same.
 #[derive(Debug)]
 struct CachedToolset {
+    built_in: Toolset,
     tools: Vec<Arc<McpTool>>,
     has_resources: bool,
     toolset: Toolset,
@@ -52,7 +86,7 @@ struct CachedToolset {
 
 impl ToolCatalogue {
     pub(crate) fn new(built_in: Toolset) -> Self {
-        Self { built_in, mcp: None }
+        Self { built_in, mcp: None, languages: None }
     }
 
     /// With the tools of MCP servers, less those that the operator's rules deny.
@@ -68,27 +102,90 @@ impl ToolCatalogue {
         self
     }
 
+    /// With the tool that asks language servers in those workspaces alone where one may start
+    /// that is of use there. The first workspace is the default one.
+    pub(crate) fn with_languages(
+        mut self,
+        servers: Arc<LanguageServers>,
+        workspaces: Vec<Arc<Workspace>>,
+    ) -> Self {
+        if self.built_in.get(LSP).is_some() {
+            let without = self.built_in.without(&[LSP]);
+            self.languages = Some(Arc::new(LspSource { servers, workspaces, without }));
+        }
+        self
+    }
+
     /// The built-in tools, in list order.
     pub(crate) fn built_in(&self) -> &Toolset {
         &self.built_in
     }
 
-    /// The tools that there are now: the built-in ones in list order, then those of MCP servers by
-    /// name.
-    pub(crate) fn snapshot(&self) -> Toolset {
-        match &self.mcp {
-            None => self.built_in.clone(),
-            Some(joining) => joining.joined(&self.built_in, joining.servers.snapshot()),
-        }
+    /// The tools that there are now, whatever the workspace: the built-in ones in list order, then
+    /// those of MCP servers by name.
+    pub(crate) fn tools(&self) -> Toolset {
+        self.joined(&self.built_in)
+    }
+
+    /// The tools that there are now, by workspace.
+    pub(crate) async fn snapshot(&self) -> ToolSnapshot {
+        let all = self.tools();
+        let Some(languages) = &self.languages else { return all.into() };
+        let with_all = languages.offering().await;
+        let Some(default_workspace) = languages.workspaces.first() else { return all.into() };
+        let fewer = (with_all.len() < languages.workspaces.len()).then(|| FewerTools {
+            tools: self.joined(&languages.without),
+            default_workspace: default_workspace.root().to_owned(),
+            with_all,
+        });
+        ToolSnapshot { all, fewer }
     }
 
     /// The same, for a turn. The first one waits a little for servers that are starting.
-    pub(crate) async fn for_turn(&self) -> Toolset {
+    pub(crate) async fn for_turn(&self) -> ToolSnapshot {
         if let Some(joining) = &self.mcp {
             let wait = || joining.servers.ready_within(joining.first_turn_wait);
             joining.first_turn.get_or_init(wait).await;
         }
-        self.snapshot()
+        self.snapshot().await
+    }
+
+    fn joined(&self, built_in: &Toolset) -> Toolset {
+        match &self.mcp {
+            None => built_in.clone(),
+            Some(joining) => joining.joined(built_in, joining.servers.snapshot()),
+        }
+    }
+}
+
+impl From<Toolset> for ToolSnapshot {
+    fn from(all: Toolset) -> Self {
+        Self { all, fewer: None }
+    }
+}
+
+impl ToolSnapshot {
+    /// The tools that there are in any workspace.
+    pub(crate) fn all(&self) -> &Toolset {
+        &self.all
+    }
+
+    /// The tools of a workspace; `None` is the default one.
+    pub(crate) fn in_workspace(&self, workspace: Option<&Workspace>) -> &Toolset {
+        let Some(fewer) = &self.fewer else { return &self.all };
+        let root = workspace.map_or(fewer.default_workspace.as_path(), Workspace::root);
+        if fewer.with_all.contains(root) { &self.all } else { &fewer.tools }
+    }
+}
+
+impl LspSource {
+    /// The roots of the workspaces where a server may start.
+    async fn offering(&self) -> HashSet<PathBuf> {
+        let offering = self.workspaces.iter().map(|workspace| async move {
+            let is_offered = self.servers.is_offered(workspace).await;
+            is_offered.then(|| workspace.root().to_owned())
+        });
+        join_all(offering).await.into_iter().flatten().collect()
     }
 }
 
@@ -123,7 +220,8 @@ impl McpToolSource {
                 && joined.tools.len() == tools.len()
                 && joined.tools.iter().zip(&tools).all(same)
         };
-        if let Some(joined) = last.as_ref().filter(is_same) {
+        let of_these = last.iter().find(|joined| joined.built_in.is_same(built_in));
+        if let Some(joined) = of_these.filter(is_same) {
             return joined.toolset.clone();
         }
         let own =
@@ -131,7 +229,8 @@ impl McpToolSource {
         let erased = tools.iter().map(|tool| mcp::erase(self.servers.clone(), Arc::clone(tool)));
         let joined = own.with(&Toolset::new(erased.collect()).without_denied(&self.denied));
         let toolset = joined.clone();
-        *last = Some(CachedToolset { tools, has_resources, toolset });
+        last.retain(|joined| !joined.built_in.is_same(built_in));
+        last.push(CachedToolset { built_in: built_in.clone(), tools, has_resources, toolset });
         joined
     }
 }

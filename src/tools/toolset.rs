@@ -61,6 +61,11 @@ impl Toolset {
         Self(Arc::new(Members { tools, places, definitions, joined, ..Members::default() }))
     }
 
+    /// Whether it is this very value, or a clone of it.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// These tools, and then those.
     pub(crate) fn with(&self, others: &Self) -> Self {
         let tools = self.tools().iter().chain(others.tools()).cloned().collect();
@@ -133,13 +138,8 @@ impl Toolset {
 
     /// Removes the tools that rules deny.
     pub(crate) fn without_denied(&self, denied: &DeniedTools) -> Self {
-        self.without_those(|tool| denied.contains(tool.known()))
-    }
-
-    /// Removes the tools that satisfy `is_removed`.
-    pub(crate) fn without_those(&self, is_removed: impl Fn(&dyn AnyTool) -> bool) -> Self {
         let tools = self.tools();
-        self.kept(|place| !is_removed(tools[place].as_ref()))
+        self.kept(|place| !denied.contains(tools[place].known()))
     }
 
     /// Removes aliases that are the names of client tools. The aliased tools stay, under their

@@ -33,7 +33,7 @@ use crate::permissions::Mode;
 use crate::sessions::id_sources;
 use crate::sessions::request::ChatRequest;
 use crate::text;
-use crate::tools::catalogue::ToolCatalogue;
+use crate::tools::catalogue::{ToolCatalogue, ToolSnapshot};
 use crate::tools::settings::ToolSettings;
 use crate::tools::toolset::Toolset;
 use crate::upstream::settings::UnknownFields;
@@ -74,13 +74,15 @@ pub(crate) fn validate(
     body: &[u8],
     headers: &HeaderMap,
     context: &Context,
-    toolset: &Toolset,
+    tools: &ToolSnapshot,
 ) -> Result<ChatRequest, ApiError> {
     let fields = strict_json::object(body)?;
     fields::check(&fields, context.unknown_fields)?;
     let model = fields::model(&fields)?;
     let stream = fields::stream(&fields)?;
-    let history = messages::read(&fields, toolset, &context.limits)?;
+    // A tool that the workspace lacks now may have been called before, and may be named.
+    let all = tools.all();
+    let history = messages::read(&fields, all, &context.limits)?;
     let background = background::is_background_call(
         &fields,
         &history,
@@ -88,8 +90,12 @@ pub(crate) fn validate(
         &model,
         &context.background_models,
     );
-    let extension = extension::read(&fields, headers, context, toolset)?;
-    let offered = if background { Toolset::default() } else { offered(toolset, &extension) };
+    let extension = extension::read(&fields, headers, context, all)?;
+    let offered = if background {
+        Toolset::default()
+    } else {
+        offered(tools.in_workspace(extension.workspace.as_deref()), &extension)
+    };
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     let metadata = fields.get("metadata").and_then(Object::from_raw);
     let metadata = |name: &str| metadata.as_ref().and_then(|metadata| metadata.string(name));
@@ -102,7 +108,7 @@ pub(crate) fn validate(
     extension.check_history(named.as_ref(), &history)?;
     let mut client = tools::read(&fields, &offered, context)?;
     let choice = tools::choice(&fields, &offered, &client.tools)?;
-    let servers = toolset.without(&client.replaced).without_aliases(&client.aliases);
+    let servers = all.without(&client.replaced).without_aliases(&client.aliases);
     let is_servers = |name: &str| servers.get(name).is_some();
     let mut ours = offered.without(&client.replaced).without_aliases(&client.aliases);
     if let Some(only) = &choice.only {

@@ -175,7 +175,6 @@ fn sessions(
     let info = upstream::ModelInfo::new(Arc::clone(&upstream));
     let context_limits = KnownLimits::new(Arc::default(), info);
     Sessions {
-        languages: None,
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&upstream),
             refusals: Arc::default(),

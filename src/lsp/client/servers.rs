@@ -90,11 +90,6 @@ impl LanguageServers {
         self.pool.end();
     }
 
-    /// Whether a server is there at all, whether or not it may start. Reads the disk.
-    pub(crate) fn is_any_there(&self, workspace: &Workspace) -> bool {
-        !self.detect(workspace).servers.is_empty()
-    }
-
     /// Whether a server is there that may start in this workspace.
     pub(crate) async fn is_offered(self: &Arc<Self>, workspace: &Arc<Workspace>) -> bool {
         let (detection, is_trusted) = self.look(workspace).await;

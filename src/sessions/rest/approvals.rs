@@ -149,7 +149,7 @@ impl Rest {
     /// that is gone is told of when the call is judged.
     fn check_updated_input(&self, tool: &str, decision: &Decision) -> Result<(), ApiError> {
         let Decision::Allow { updated_input: Some(input), .. } = decision else { return Ok(()) };
-        let tools = self.tools.snapshot();
+        let tools = self.tools.tools();
         let Some(tool) = tools.get(tool) else { return Ok(()) };
         let read = Arc::clone(tool).parse(input.clone());
         read.map(drop).map_err(|fault| {

@@ -15,7 +15,7 @@ use crate::memory_budget::MemoryBudget;
 use crate::sessions::id_sources::IdSources;
 use crate::sessions::request::ChatRequest;
 use crate::sessions::running::RequestFingerprint;
-use crate::tools::toolset::Toolset;
+use crate::tools::catalogue::ToolSnapshot;
 
 /// Bodies of this size are validated on the blocking pool, so that they delay no other
 /// request.
@@ -43,14 +43,14 @@ where
         let Ok(context) = RequestContext::from_request_parts(&mut parts, state).await;
         let rules = key_bounds::bounded(rules, &context.client_key)?;
         let headers = parts.headers.clone();
-        let toolset = rules.catalogue.for_turn().await;
+        let tools = rules.catalogue.for_turn().await;
         let reservation = MemoryBudget::from_ref(state).reservation();
         let request = Request::from_parts(parts, body);
         let (body, _share) = body::read_json(request, &rules.limits, reservation).await?;
         let (request, fingerprint) = if body.len() < MIN_BLOCKING_BYTES {
-            read(&body, &headers, &rules, &toolset)?
+            read(&body, &headers, &rules, &tools)?
         } else {
-            read_aside(body, headers, rules, toolset).await?
+            read_aside(body, headers, rules, tools).await?
         };
         tracing::info!(
             request = %context.request_id,
@@ -67,9 +67,9 @@ fn read(
     body: &[u8],
     headers: &HeaderMap,
     rules: &Context,
-    toolset: &Toolset,
+    tools: &ToolSnapshot,
 ) -> Result<(ChatRequest, RequestFingerprint), ApiError> {
-    let request = validate(body, headers, rules, toolset)?;
+    let request = validate(body, headers, rules, tools)?;
     let fingerprint = RequestFingerprint::from_request(headers, request.named.as_ref(), body);
     Ok((request, fingerprint))
 }
@@ -78,10 +78,10 @@ async fn read_aside(
     body: Bytes,
     headers: HeaderMap,
     rules: Arc<Context>,
-    toolset: Toolset,
+    tools: ToolSnapshot,
 ) -> Result<(ChatRequest, RequestFingerprint), ApiError> {
     VALIDATION
-        .run(move || read(&body, &headers, &rules, &toolset))
+        .run(move || read(&body, &headers, &rules, &tools))
         .await
         .map_err(|overloaded| ApiError::new(ErrorCode::Overloaded, overloaded.to_string()))?
 }

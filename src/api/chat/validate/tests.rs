@@ -58,8 +58,8 @@ tools! {
     Read = "Read", &["read_file"];
 }
 
-fn toolset() -> Toolset {
-    Toolset::new(vec![erase(Bash), erase(Read)])
+fn snapshot() -> ToolSnapshot {
+    Toolset::new(vec![erase(Bash), erase(Read)]).into()
 }
 
 fn context() -> Context {
@@ -97,7 +97,7 @@ fn run(fields: Value) -> Result<ChatRequest, ApiError> {
 
 /// The request, if its calls and answers can be paired, too.
 fn taken(body: &[u8]) -> Result<ChatRequest, ApiError> {
-    let request = validate(body, &HeaderMap::new(), &context(), &toolset())?;
+    let request = validate(body, &HeaderMap::new(), &context(), &snapshot())?;
     pairs::without_records(request.messages.clone())?;
     Ok(request)
 }
@@ -142,7 +142,7 @@ fn sent(request: &ChatRequest) -> Vec<String> {
 fn v1_v2_v3_v4_the_body_is_one_json_object() {
     let refused = |body: &str| {
         let error =
-            validate(body.as_bytes(), &HeaderMap::new(), &context(), &toolset()).unwrap_err();
+            validate(body.as_bytes(), &HeaderMap::new(), &context(), &snapshot()).unwrap_err();
         (error.code, error.message)
     };
     assert_eq!(refused("{\"a\":1} x").0, ErrorCode::InvalidJson);
@@ -299,7 +299,7 @@ fn v14_every_other_field_goes_upstream_as_it_came() {
     let body = r#"{"zebra": {"b": 1.10, "a": 1e2}, "model": "m", "stream": true, "logprobs": true,
         "messages": [{"role": "user",  "content": "hi", "new": 123456789012345678901234567890}],
         "modalities": ["text"], "top_k": 5, "tools": [], "toolhand": {"progress": "none"}}"#;
-    let request = validate(body.as_bytes(), &HeaderMap::new(), &context(), &toolset()).unwrap();
+    let request = validate(body.as_bytes(), &HeaderMap::new(), &context(), &snapshot()).unwrap();
 
     let fields: Vec<_> =
         request.fields.iter().map(|(name, value)| format!("{name}={}", value.get())).collect();
@@ -318,7 +318,7 @@ fn v14_every_other_field_goes_upstream_as_it_came() {
         r#"{"role": "user",  "content": "hi", "new": 123456789012345678901234567890}"#
     );
     let strict = Context { unknown_fields: UnknownFields::Refuse, ..context() };
-    let error = validate(body.as_bytes(), &HeaderMap::new(), &strict, &toolset()).unwrap_err();
+    let error = validate(body.as_bytes(), &HeaderMap::new(), &strict, &snapshot()).unwrap_err();
     assert_eq!((error.code, error.param.as_deref()), (ErrorCode::UnsupportedValue, Some("zebra")));
 }
 
@@ -343,7 +343,7 @@ fn v15_a_tool_that_both_sides_have_is_a_conflict() {
     let tools = ToolSettings { name_conflict: NameConflict::Client, ..ToolSettings::default() };
     let context = Context { tools, ..context() };
     let body = request(both).to_string();
-    let request = validate(body.as_bytes(), &HeaderMap::new(), &context, &toolset()).unwrap();
+    let request = validate(body.as_bytes(), &HeaderMap::new(), &context, &snapshot()).unwrap();
     assert_eq!(names(&request), ["mine", "Bash"]);
     assert_eq!(ours(&request), ["Read"]);
 }
@@ -390,7 +390,7 @@ fn the_operator_says_which_tools_of_the_client_count() {
         let tools = ToolSettings { client_tools, ..ToolSettings::default() };
         let body = request(json!({ "tools": [tool("a"), tool("b"), tool("Bash")] })).to_string();
         let context = Context { tools, ..context() };
-        validate(body.as_bytes(), &HeaderMap::new(), &context, &toolset())
+        validate(body.as_bytes(), &HeaderMap::new(), &context, &snapshot())
             .map_err(|error| error.code)
     };
     assert_eq!(names(&with(ClientTools::None).unwrap()), [] as [&str; 0]);
@@ -595,7 +595,7 @@ fn v20_arguments_that_are_no_json_become_json() {
     let raw = r#"{"messages": [{"role": "assistant", "content": "",  "tool_calls": [{"id": "a",
         "type": "function", "function": {"name": "f", "arguments": " { \"a\": 1.0 } "}}]},
         {"role": "tool", "tool_call_id": "a", "content": ""}], "model": "m"}"#;
-    let request = validate(raw.as_bytes(), &HeaderMap::new(), &context(), &toolset()).unwrap();
+    let request = validate(raw.as_bytes(), &HeaderMap::new(), &context(), &snapshot()).unwrap();
     assert!(raw.contains(&sent(&request)[0]), "{}", sent(&request)[0]);
 }
 
@@ -673,7 +673,7 @@ fn with_headers(headers: &[(&str, &str)], fields: Value) -> Result<ChatRequest, 
             axum::http::HeaderValue::from_str(value).unwrap(),
         );
     }
-    validate(request(fields).to_string().as_bytes(), &map, &context(), &toolset())
+    validate(request(fields).to_string().as_bytes(), &map, &context(), &snapshot())
 }
 
 #[test]
