@@ -27,13 +27,25 @@ const RECOVERED: Duration = Duration::from_secs(10 * 60);
 /// Servers that are off and remembered as such.
 const MAX_OFF: usize = 64;
 
-/// Which server it is.
+/// Which server it is: what it looks at, and what holds it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ServerKey {
     pub(super) name: String,
     pub(super) root: PathBuf,
+    /// The roots of the workspace, outside of which a confined server reaches nothing. A project
+    /// may lie in several workspaces.
+    pub(super) workspace: Vec<PathBuf>,
     /// A trusted workspace's server may run its code.
     pub(super) is_trusted: bool,
+    pub(super) is_confined: bool,
+}
+
+impl ServerKey {
+    /// Whether both are of one workspace, which has come to trust its server more or less.
+    fn differs_in_trust(&self, other: &Self) -> bool {
+        let what = |key: &Self| (key.name.clone(), key.root.clone(), key.workspace.clone());
+        self != other && what(self) == what(other)
+    }
 }
 
 /// The limits of the operator.
@@ -145,8 +157,7 @@ impl Pool {
     fn started(&self, key: &ServerKey, program: &ServerProgram) -> Result<Arc<Shared>, String> {
         let mut instances = sync::lock(&self.instances);
         // One that was started when the trust was another must not go on.
-        let other = ServerKey { is_trusted: !key.is_trusted, ..key.clone() };
-        instances.remove(&other);
+        instances.retain(|other, _| !other.differs_in_trust(key));
         if let Some(instance) = instances.get(key)
             && !matches!(*instance.shared.phase.borrow(), Phase::Ended)
         {

@@ -250,7 +250,10 @@ impl LanguageServers {
         is_trusted: bool,
     ) -> Result<Chosen, String> {
         let rule = self.start_rule(server, workspace, is_trusted).await?;
-        let key = ServerKey { name: server.name.clone(), root: root.clone(), is_trusted };
+        let is_confined = rule == StartRule::Confined;
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
+        let (name, workspace) = (server.name.clone(), roots.clone());
+        let key = ServerKey { name, root: root.clone(), workspace, is_trusted, is_confined };
         let mut settings = server.settings.clone();
         let mut initialization = server.initialization.clone();
         if server.is_rust_analyzer() {
@@ -265,10 +268,10 @@ impl LanguageServers {
             program: server.program.clone(),
             arguments: server.arguments.clone(),
             root,
-            roots: workspace.real_roots().map(Path::to_owned).collect(),
+            roots,
             settings,
             initialization,
-            is_confined: rule == StartRule::Confined,
+            is_confined,
         };
         Ok(Chosen { key, program, language })
     }

@@ -60,7 +60,13 @@ async fn serve(stream: DuplexStream, name: String) {
 }
 
 fn key(name: &str, root: &str) -> ServerKey {
-    ServerKey { name: name.to_owned(), root: root.into(), is_trusted: false }
+    ServerKey {
+        name: name.to_owned(),
+        root: root.into(),
+        workspace: vec!["/".into()],
+        is_trusted: false,
+        is_confined: true,
+    }
 }
 
 fn program(key: &ServerKey) -> ServerProgram {
@@ -187,4 +193,20 @@ async fn a_server_does_not_outlive_the_trust_it_was_started_with() {
     drop(ground.pool.acquire(&trusted, &program(&trusted)).await.unwrap());
     assert!(ground.pool.ready(&key("s", "/a")).is_none());
     assert_eq!(ground.pool.phases().len(), 1);
+    let unconfined = ServerKey { is_confined: false, ..trusted.clone() };
+    drop(ground.pool.acquire(&unconfined, &program(&unconfined)).await.unwrap());
+    assert!(ground.pool.ready(&trusted).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_workspace_has_a_server_of_its_own_and_keeps_it() {
+    let ground = Ground::new();
+    let outer = key("s", "/a/b");
+    let inner =
+        ServerKey { workspace: vec!["/a/b".into()], is_trusted: true, ..key("s", "/a/b") };
+    let first = ground.pool.acquire(&outer, &program(&outer)).await.unwrap();
+    let second = ground.pool.acquire(&inner, &program(&inner)).await.unwrap();
+    assert!(!Arc::ptr_eq(&first.session, &second.session));
+    assert_eq!(ground.starts(), 2);
+    assert!(ground.pool.ready(&outer).is_some() && ground.pool.ready(&inner).is_some());
 }
