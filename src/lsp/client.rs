@@ -15,6 +15,7 @@ mod launcher;
 mod message;
 mod pool;
 mod positions;
+mod presence;
 mod program;
 mod progress;
 mod published;

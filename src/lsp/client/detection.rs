@@ -91,6 +91,11 @@ impl DetectedServer {
         Some(&longest.1)
     }
 
+    /// Whether a file of this name is one of its languages, or of its projects.
+    pub(super) fn is_for(&self, name: &Path) -> bool {
+        self.language_of(name).is_some() || self.roots.iter().any(|root| name == Path::new(root))
+    }
+
     /// The directory of the project: the nearest with a project file, inside the workspace's root
     /// that holds the file; else that root. Reads the disk.
     pub(super) fn root_of(&self, path: &Path, workspace_root: &Path) -> PathBuf {

@@ -15,6 +15,7 @@ use super::documents::Document;
 use super::launcher::Launcher;
 use super::pool::{Lease, Phase, Pool, ServerKey, Times};
 use super::positions::LineColumn;
+use super::presence::Presence;
 use super::program::ServerProgram;
 use super::questions::Operation;
 use super::report::{ServerReport, ServerState};
@@ -52,6 +53,7 @@ pub(crate) struct LanguageServers {
     settings: LspSettings,
     services: LanguageServices,
     detections: DetectionCache,
+    presence: Presence,
     pool: Pool,
     /// Documents that are being opened.
     opening: Mutex<JoinSet<()>>,
@@ -80,8 +82,14 @@ impl LanguageServers {
             Times { idle: settings.idle, start: settings.start_timeout, answer: settings.timeout };
         let launcher = Launcher::new(services.runner.clone(), services.sandbox.clone());
         let pool = Pool::new(Arc::new(launcher), times);
-        let (detections, opening) = (DetectionCache::default(), Mutex::default());
-        Arc::new(Self { settings: settings.clone(), services, detections, pool, opening })
+        Arc::new(Self {
+            settings: settings.clone(),
+            services,
+            detections: DetectionCache::default(),
+            presence: Presence::default(),
+            pool,
+            opening: Mutex::default(),
+        })
     }
 
     /// Ends all servers.
@@ -90,15 +98,22 @@ impl LanguageServers {
         self.pool.end();
     }
 
-    /// Whether a server is there that may start in this workspace.
+    /// Whether a server is there that may start in this workspace, and may be of use there.
     pub(crate) async fn is_offered(self: &Arc<Self>, workspace: &Arc<Workspace>) -> bool {
         let (detection, is_trusted) = self.look(workspace).await;
+        let mut servers = Vec::new();
         for server in &detection.servers {
             if self.start_rule(server, workspace, is_trusted).await.is_ok() {
-                return true;
+                servers.push(server.clone());
             }
         }
-        false
+        if servers.is_empty() || servers.iter().any(|server| server.is_configured) {
+            return !servers.is_empty();
+        }
+        let roots = workspace.real_roots().map(Path::to_owned).collect();
+        let this = Arc::clone(self);
+        let look = move || this.presence.may_be_of_use(roots, &servers);
+        FILES.run(look).await.unwrap_or(true)
     }
 
     /// What there is, and what it does, for people.

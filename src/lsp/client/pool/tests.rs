@@ -202,8 +202,7 @@ async fn a_server_does_not_outlive_the_trust_it_was_started_with() {
 async fn each_workspace_has_a_server_of_its_own_and_keeps_it() {
     let ground = Ground::new();
     let outer = key("s", "/a/b");
-    let inner =
-        ServerKey { workspace: vec!["/a/b".into()], is_trusted: true, ..key("s", "/a/b") };
+    let inner = ServerKey { workspace: vec!["/a/b".into()], is_trusted: true, ..key("s", "/a/b") };
     let first = ground.pool.acquire(&outer, &program(&outer)).await.unwrap();
     let second = ground.pool.acquire(&inner, &program(&inner)).await.unwrap();
     assert!(!Arc::ptr_eq(&first.session, &second.session));
