@@ -188,6 +188,7 @@ impl Session {
         let deadline = Instant::now() + self.timeout;
         let synchronised = self.synchronise(question.document.as_ref(), workspace, deadline).await;
         synchronised.map_err(|error| self.named(&error))?;
+        let mut empty = None;
         loop {
             // As of the question: what the server says of itself meanwhile may be newer than
             // its answer.
@@ -195,19 +196,25 @@ impl Session {
             let outcome = self.ask_once(question, deadline).await;
             let again = Instant::now() + ASK_AGAIN;
             let is_last = deadline <= again;
-            match outcome {
-                Ok(found) if !found.is_empty() || has_read_the_project || is_last => {
-                    let is_still_indexing = self.is_indexing();
-                    let (server, encoding) = (self.name.clone(), self.abilities.encoding);
-                    return Ok(Answer { server, found, encoding, is_still_indexing });
+            let found = match (outcome, empty.take()) {
+                (Ok(found), _) => found,
+                (Err(RequestError::TimedOut(_)), Some(found)) => found,
+                (Err(RequestError::Refused(error)), found) if error.is_passing() && !is_last => {
+                    empty = found;
+                    sleep_until(again).await;
+                    continue;
                 }
-                Ok(_) => {}
-                Err(RequestError::Refused(error)) if error.is_passing() && !is_last => {}
-                Err(error @ RequestError::Ended(_)) => {
+                (Err(error @ RequestError::Ended(_)), _) => {
                     return Err(self.named(&self.with_last_words(error.to_string()).await));
                 }
-                Err(error) => return Err(self.named(&error.to_string())),
+                (Err(error), _) => return Err(self.named(&error.to_string())),
+            };
+            if !found.is_empty() || has_read_the_project || is_last {
+                let is_still_indexing = self.is_indexing();
+                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                return Ok(Answer { server, found, encoding, is_still_indexing });
             }
+            empty = Some(found);
             sleep_until(again).await;
         }
     }
