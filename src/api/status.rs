@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::ready::Readiness;
 use crate::lsp::LanguageServers;
 #[cfg(feature = "lsp")]
-use crate::lsp::ServerState;
+use crate::lsp::ReportedServer;
 use crate::mcp::{McpServerStatus, McpServers};
 use crate::processes;
 use crate::processes::confinement::Level;
@@ -47,6 +47,8 @@ pub(crate) struct LanguagesAbout {
 #[derive(Serialize)]
 struct LanguageServer {
     name: String,
+    /// The directory of the project that it was started for.
+    root: Option<String>,
     state: &'static str,
     why: String,
 }
@@ -139,9 +141,10 @@ async fn language_servers(_: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
 async fn language_servers(about: Option<&LanguagesAbout>) -> Vec<LanguageServer> {
     let Some(LanguagesAbout { servers, workspace }) = about else { return Vec::new() };
     let report = servers.report(workspace).await;
-    let server = |it: (String, PathBuf, ServerState)| {
-        let (name, _, state) = it;
-        LanguageServer { name, state: state.word(), why: state.why() }
+    let server = |it: ReportedServer| {
+        let ReportedServer { name, root, state, .. } = it;
+        let root = root.map(|root| root.display().to_string());
+        LanguageServer { name, root, state: state.word(), why: state.why() }
     };
     report.servers.into_iter().map(server).collect()
 }

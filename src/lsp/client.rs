@@ -31,7 +31,7 @@ pub(crate) use self::after_change::AfterChange;
 pub(crate) use self::documents::Document;
 pub(crate) use self::positions::{Encoding, LineColumn, column_of, line};
 pub(crate) use self::questions::{Found, FoundPlace, FoundSymbol, Operation};
-pub(crate) use self::report::ServerState;
+pub(crate) use self::report::ReportedServer;
 pub(crate) use self::servers::{Ask, LanguageServers, LanguageServices};
 pub(crate) use self::session::Answer;
 pub(crate) use self::source::read as read_document;

@@ -2,6 +2,8 @@
 
 use crate::app::services::Services;
 use crate::lsp::LspSettings;
+#[cfg(feature = "lsp")]
+use crate::lsp::ReportedServer;
 
 #[cfg(not(feature = "lsp"))]
 #[expect(clippy::unused_async, reason = "as that of a build with them")]
@@ -19,7 +21,7 @@ pub(super) async fn report(settings: &LspSettings, services: &Services) -> Strin
     let lines: Vec<String> = report
         .servers
         .into_iter()
-        .map(|(name, program, state)| {
+        .map(|ReportedServer { name, program, state, .. }| {
             let (word, why) = (state.word().replace('_', " "), state.why());
             format!("  {name}: {word}: {why} ({})", program.display())
         })

@@ -1,14 +1,23 @@
-//! What people are told of the language servers.
+//! Says for people what each language server does, in each of its projects.
 
 use std::path::PathBuf;
 
 /// The servers of a workspace.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerReport {
-    /// Each with its program.
-    pub(crate) servers: Vec<(String, PathBuf, ServerState)>,
+    pub(crate) servers: Vec<ReportedServer>,
     /// What is there and cannot be used.
     pub(crate) faults: Vec<String>,
+}
+
+/// A server, in one project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReportedServer {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    /// The directory of the project. `None`: it does not run in the workspace.
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) state: ServerState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

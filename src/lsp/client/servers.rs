@@ -18,7 +18,7 @@ use super::positions::LineColumn;
 use super::presence::Presence;
 use super::program::ServerProgram;
 use super::questions::Operation;
-use super::report::{ServerReport, ServerState};
+use super::report::{ReportedServer, ServerReport, ServerState};
 use super::session::{Answer, Question};
 use super::source;
 use super::start_rule::{
@@ -119,17 +119,34 @@ impl LanguageServers {
     /// What there is, and what it does, for people.
     pub(crate) async fn report(self: &Arc<Self>, workspace: &Arc<Workspace>) -> ServerReport {
         let (detection, is_trusted) = self.look(workspace).await;
-        let phases = self.pool.phases();
+        let mut phases = self.pool.phases();
+        phases.sort_by(|(one, _), (other, _)| one.root.cmp(&other.root));
         let mut report =
             ServerReport { faults: detection.faults.clone(), ..ServerReport::default() };
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
         for server in &detection.servers {
             let rule = self.start_rule(server, workspace, is_trusted).await;
-            let running = phases.iter().filter(|(key, _)| key.name == server.name);
-            let state = match rule {
-                Err(why) => ServerState::Off(why),
-                Ok(rule) => state(running.map(|(_, phase)| phase), rule),
+            let its = |key: &ServerKey| key.name == server.name;
+            let running = phases.iter().filter(|(key, _)| its(key) && key.workspace == roots);
+            let of = |root: Option<&Path>, state: ServerState| ReportedServer {
+                name: server.name.clone(),
+                program: server.program.clone(),
+                root: root.map(Path::to_owned),
+                state,
             };
-            report.servers.push((server.name.clone(), server.program.clone(), state));
+            let idle = match rule {
+                Err(why) => {
+                    report.servers.push(of(None, ServerState::Off(why)));
+                    continue;
+                }
+                Ok(rule) => ServerState::OnDemand { is_confined: rule == StartRule::Confined },
+            };
+            let states =
+                running.filter_map(|(key, phase)| Some(of(Some(&key.root), state(phase)?)));
+            let states: Vec<ReportedServer> = states.collect();
+            let is_idle = states.is_empty();
+            report.servers.extend(states);
+            report.servers.extend(is_idle.then(|| of(None, idle)));
         }
         report
     }
@@ -339,14 +356,13 @@ impl LanguageServers {
     }
 }
 
-fn state<'a>(mut phases: impl Iterator<Item = &'a Phase>, rule: StartRule) -> ServerState {
-    match phases.next() {
-        Some(Phase::Starting) => ServerState::Starting,
-        Some(Phase::Ready(_)) => ServerState::Ready,
-        Some(Phase::Off(why)) => ServerState::Off(format!("it {why}")),
-        None | Some(Phase::Ended) => {
-            ServerState::OnDemand { is_confined: rule == StartRule::Confined }
-        }
+/// What a server that has been started does; `None` if it has been ended since.
+fn state(phase: &Phase) -> Option<ServerState> {
+    match phase {
+        Phase::Starting => Some(ServerState::Starting),
+        Phase::Ready(_) => Some(ServerState::Ready),
+        Phase::Off(why) => Some(ServerState::Off(format!("it {why}"))),
+        Phase::Ended => None,
     }
 }
 
