@@ -9,7 +9,7 @@ use gen_lsp_types::{Code, Diagnostic, Message, PublishDiagnosticsParams};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::documents::MAX_OPEN;
+use super::documents::{MAX_OPEN, Sent};
 use super::message::Params;
 use super::uri;
 use crate::{sync, text};
@@ -57,7 +57,7 @@ impl Published {
         self.count.send_modify(|count| *count += 1);
     }
 
-    /// Before a document is changed: what arrives from now on is newer than this number.
+    /// How many reports have come.
     pub(super) fn count(&self) -> u64 {
         *self.count.borrow()
     }
@@ -70,21 +70,20 @@ impl Published {
         sync::lock(&self.reports).remove(path);
     }
 
-    /// Waits for the report on this version. From a server that does not name versions, the
-    /// last one after `since` counts, and only time tells that none follows it.
+    /// Waits for the report on what was sent, if it has not come. From a server that does not name
+    /// versions, the last one since then counts, and only time tells that none follows it.
     pub(super) async fn report_on(
         &self,
         path: &Path,
-        version: i32,
-        since: u64,
+        sent: Sent,
         budget: Duration,
     ) -> Option<Report> {
         let deadline = Instant::now() + budget;
         let mut count = self.count.subscribe();
         loop {
             count.mark_unchanged();
-            let last = self.last(path).filter(|report| since <= report.number);
-            let last = last.filter(|report| report.version.is_none_or(|it| version <= it));
+            let last = self.last(path).filter(|report| sent.reports <= report.number);
+            let last = last.filter(|report| report.version.is_none_or(|it| sent.version <= it));
             if last.as_ref().is_some_and(|report| report.version.is_some()) {
                 return last;
             }
@@ -144,7 +143,8 @@ mod tests {
         since: u64,
         tell: impl Future<Output = ()>,
     ) -> Option<usize> {
-        let report = published.report_on(Path::new(PATH), version, since, BUDGET);
+        let sent = Sent { version, reports: since };
+        let report = published.report_on(Path::new(PATH), sent, BUDGET);
         let (report, ()) = tokio::join!(report, tell);
         report.map(|report| report.diagnostics.len())
     }
