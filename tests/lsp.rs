@@ -3,16 +3,20 @@
 pub(crate) mod real;
 
 use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::permissions::has_sandbox;
-use crate::settings::trust::{toolhand, trust};
+use crate::settings::trust::{toolhand_on, trust};
+use crate::support::chunks::{calls, says};
+use crate::support::client::ask;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
-use crate::turn::{Call, one, told};
+use crate::turn::{Call, answers_in, one, told};
 
 /// A language server of our own. Its first argument says what it does.
 const SCRIPT: &str = include_str!("lsp/server.py");
@@ -29,6 +33,40 @@ fn scripted(upstream: &Upstream, mode: &str) -> Builder {
         "[lsp.servers.scripted]\ncommand = \"/usr/bin/python3\"\nargs = {arguments}\n\
          extensions = {{ \".py\" = \"python\" }}\nsettings = {{ own = {{ secret = \"no\" }} }}\n"
     ))
+}
+
+/// Puts the scripted server on PATH under this name, outside of the workspace. Returns PATH: the
+/// machine's own language servers are not on it.
+fn install(builder: &Builder, name: &str) -> PathBuf {
+    let bin = builder.home().join("bin");
+    install_in(&bin, name, &builder.workspace().join(LOG));
+    bin
+}
+
+fn install_in(bin: &Path, name: &str, log: &Path) {
+    fs::create_dir_all(bin).expect("a directory");
+    let script = bin.join("server.py");
+    fs::write(&script, SCRIPT).expect("a file");
+    let line = format!("exec /usr/bin/python3 {} plain {}", script.display(), log.display());
+    let program = bin.join(name);
+    fs::write(&program, format!("#!/bin/sh\n{line}\n")).expect("a file");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
+}
+
+/// Says that a test proves nothing on this machine.
+pub(crate) fn skipped(test: &str, missing: &str) {
+    // Not with a macro, whose output nobody sees of a test that passes.
+    _ = writeln!(io::stderr(), "SKIPPED {test}: {missing} (scripts/test-env.sh installs it)");
+}
+
+async fn is_listed(server: &Server) -> bool {
+    let listed = server.client().get("/toolhand/v1/tools").await.json();
+    let tools = listed["data"].as_array().expect("a list").clone();
+    tools.iter().any(|tool| tool["function"]["name"] == "LSP")
+}
+
+async fn language_servers(server: &Server) -> Value {
+    server.client().get("/toolhand/v1/status").await.json()["language_servers"].clone()
 }
 
 fn builder(upstream: &Upstream) -> Builder {
@@ -109,7 +147,7 @@ async fn an_edit_tells_what_it_broke_however_many_other_files_a_server_tells_of(
 async fn a_list_without_a_version_counts_when_the_budget_is_over() {
     let upstream = Upstream::start();
     let server =
-        scripted(&upstream, "versionless").config("lsp.diagnostics", r#""500ms""#).start().await;
+        scripted(&upstream, "versionless").config("lsp.diagnostics", r#""5s""#).start().await;
     told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
     let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y = x", "BAD")]).await;
     has(&answers[1], &["1 new", "2:1 error: it is BAD"]);
@@ -145,8 +183,7 @@ async fn a_server_that_dies_at_each_start_is_off_and_says_why() {
     has(&answer, &["Error: scripted is off: it has ended", "it said: Traceback: it is broken"]);
     one(&server, &upstream, definition("a.py", 1, "x")).await;
     assert_eq!(log(&server).matches("started").count(), 4);
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    assert_eq!(status["language_servers"][0]["state"], "off", "{status}");
+    assert_eq!(language_servers(&server).await[0]["state"], "off");
 }
 
 #[tokio::test]
@@ -235,46 +272,192 @@ async fn a_server_that_the_workspace_brings_is_not_run() {
 #[tokio::test]
 async fn a_servers_start_needs_the_sandbox_trust_or_the_operators_word() {
     let upstream = Upstream::start();
-    // On PATH, outside of the workspace, and so not configured.
-    let builder = builder(&upstream).file("a.py", "x = 1\ny = x\n").argument("--sandbox=off");
-    let bin = builder.home().join("bin");
-    let log = builder.workspace().join(LOG);
+    let builder = builder(&upstream).file("a.py", "x = 1\ny = x\n");
+    let builder = builder.config("sandbox.mode", r#""off""#);
+    let path = builder.home().join("bin").display().to_string();
+    let (bin, log) = (builder.home().join("bin"), builder.workspace().join(LOG));
     fs::create_dir(&bin).expect("a directory");
-    let program = bin.join("basedpyright-langserver");
-    fs::write(bin.join("server.py"), SCRIPT).expect("a file");
-    let script = bin.join("server.py");
-    let line = format!("exec /usr/bin/python3 {} plain {}", script.display(), log.display());
-    fs::write(&program, format!("#!/bin/sh\n{line}\n")).expect("a file");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("our own file");
-    // The machine's own language servers are not on it.
-    let server = builder.environment("PATH", &bin.to_string_lossy()).start().await;
+    let server = builder.environment("PATH", &path).start().await;
+    assert!(!is_listed(&server).await);
+    let checked = |server: &Server| {
+        let output = toolhand_on(&path, server, &["check"]);
+        let text = String::from_utf8(output.stdout).expect("text");
+        let (_, after) = text.split_once("\nlanguage servers:").unwrap_or_else(|| panic!("{text}"));
+        after.lines().take(2).collect::<Vec<_>>().join("\n")
+    };
+    has(&checked(&server), &["none is on PATH"]);
+
+    // It is on PATH, outside of the workspace, and so not configured.
+    install_in(&bin, "basedpyright-langserver", &log);
     let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
     has(&answer, &["Error: no tool named LSP is available"]);
     let offered = upstream.requests().pop().expect("a request").json()["tools"].to_string();
-    assert!(!offered.contains("\"LSP\""), "{offered}");
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    let why = status["language_servers"][0]["why"].as_str().expect("a reason");
+    assert!(!offered.contains("\"LSP\"") && !is_listed(&server).await, "{offered}");
+    let servers = language_servers(&server).await;
+    let why = servers[0]["why"].as_str().expect("a reason");
     has(why, &["basedpyright would run code of the workspace", "`toolhand trust "]);
+    has(&checked(&server), &["  basedpyright: off: basedpyright would run code", "trust "]);
+
     trust(&server, "trust", &server.workspace());
+    assert!(is_listed(&server).await);
+    has(&checked(&server), &["  basedpyright: on demand: starts when it is needed, not confined"]);
     let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
     has(&answer, &["a.py:1:1: x = 1"]);
     trust(&server, "untrust", &server.workspace());
+    assert!(!is_listed(&server).await);
     let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
     has(&answer, &["Error: no tool named LSP is available"]);
-    let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
-    has(&checked, &["language servers:"]);
-    assert!(!checked.contains("basedpyright"), "{checked}");
 }
 
 #[tokio::test]
-async fn a_confined_server_writes_nothing_outside_of_the_workspace() {
+async fn a_server_for_other_languages_than_the_workspaces_is_not_offered() {
     let upstream = Upstream::start();
-    let server = scripted(&upstream, "plain").start().await;
+    let builder = builder(&upstream).file("a.py", "x = 1\n");
+    let bin = install(&builder, "clangd");
+    let server = builder.environment("PATH", &bin.to_string_lossy()).start().await;
+    trust(&server, "trust", &server.workspace());
+    assert!(!is_listed(&server).await);
+    install_in(&bin, "basedpyright-langserver", &server.workspace().join(LOG));
+    assert!(is_listed(&server).await);
+}
+
+#[tokio::test]
+async fn a_confined_server_reaches_nothing_outside_of_the_workspace() {
+    let upstream = Upstream::start();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let builder = scripted(&upstream, "reaches").environment("OPENAI_API_KEY", "sk-of-the-server");
+    // Not in /tmp, of which a sandbox has its own.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let outside = place.path().join("made");
+    let port = listener.local_addr().expect("an address").port();
+    let aims = json!({ "file": outside, "port": port });
+    let server = builder.file("reach.json", &aims.to_string()).start().await;
     if !has_sandbox(&server).await {
-        return;
+        return skipped("a_confined_server_reaches_nothing_outside_of_the_workspace", "no sandbox");
     }
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["a.py:1:1: x = 1"]);
+    let log = log(&server);
+    has(&log, &["write failed: ", "connection failed: ", "environment {"]);
+    assert!(!log.contains("sk-of-the-server") && !log.contains("OPENAI_API_KEY"), "{log}");
+    assert!(!outside.exists());
+    assert_eq!(listener.accept().expect_err("nobody").kind(), ErrorKind::WouldBlock);
+    assert_eq!(language_servers(&server).await[0]["state"], "ready");
+}
+
+#[tokio::test]
+async fn rust_analyzer_runs_no_code_of_a_repository_that_nobody_trusts() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream).file("a.rs", "x\n").file("Cargo.toml", "[package]\n");
+    let bin = install(&builder, "rust-analyzer");
+    let server = builder.environment("PATH", &bin.to_string_lossy()).start().await;
+    if !has_sandbox(&server).await {
+        let test = "rust_analyzer_runs_no_code_of_a_repository_that_nobody_trusts";
+        return skipped(test, "no sandbox");
+    }
+    let options = || {
+        let log = log(&server);
+        let last = log.lines().rfind(|line| line.starts_with("options "));
+        last.map(|line| line.trim_start_matches("options ").to_owned()).expect("options")
+    };
+    one(&server, &upstream, definition("a.rs", 1, "x")).await;
+    let untrusted: Value = serde_json::from_str(&options()).expect("JSON");
+    assert_eq!(untrusted["cargo"]["buildScripts"]["enable"], false, "{untrusted}");
+    assert_eq!(untrusted["procMacro"]["enable"], false, "{untrusted}");
+    assert_eq!(untrusted["checkOnSave"], false, "{untrusted}");
+    trust(&server, "trust", &server.workspace());
+    one(&server, &upstream, definition("a.rs", 1, "x")).await;
+    assert_eq!(options(), "{}");
+}
+
+#[tokio::test]
+async fn a_server_that_gives_diagnostics_only_when_asked_is_asked_after_an_edit() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "pull").config("lsp.diagnostics", r#""20s""#).start().await;
     told(&server, &upstream, &[definition("a.py", 1, "x")]).await;
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    assert_eq!(status["language_servers"][0]["state"], "ready", "{status}");
-    assert!(Path::new(&server.workspace()).join(LOG).exists());
+    let answers = told(&server, &upstream, &[read("a.py"), edit("a.py", "y = x", "BAD")]).await;
+    has(&answers[1], &["Diagnostics (scripted): 1 new", "\n2:1 error: it is BAD"]);
+}
+
+#[tokio::test]
+async fn a_server_that_reads_the_project_is_asked_again_and_else_said_to_be_indexing() {
+    let upstream = Upstream::start();
+    let server = scripted(&upstream, "settles").start().await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    assert_eq!(answer, "a.py:1:1: x = 1\n(asked about line 2, column 5: y = x)");
+    drop(server);
+
+    let server = scripted(&upstream, "indexing").config("lsp.timeout", r#""2s""#).start().await;
+    let answer = one(&server, &upstream, definition("a.py", 2, "x")).await;
+    has(&answer, &["scripted found nothing.", "(scripted is still indexing the project"]);
+}
+
+#[tokio::test]
+async fn positions_are_counted_as_the_server_does() {
+    let upstream = Upstream::start();
+    let text = "s = \"\u{1f600}\u{e9}\"; x = s\n";
+    for (mode, character) in [("plain", 11), ("utf-8", 14), ("utf-16", 11), ("utf-32", 10)] {
+        let server = scripted(&upstream, mode).file("a.py", text).start().await;
+        let hover = json!({ "operation": "hover", "filePath": "a.py", "line": 1, "symbol": "x" });
+        let answer = one(&server, &upstream, ("c", "LSP", hover)).await;
+        has(&answer, &[&format!("at 0:{character}"), "column 11"]);
+        if mode != "plain" {
+            let answer = one(&server, &upstream, definition("a.py", 1, "x")).await;
+            has(&answer, &["a.py:1:11: s = \"\u{1f600}\u{e9}\"; x = s"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn fifty_documents_are_open_and_one_of_more_than_10_mib_is_none() {
+    let upstream = Upstream::start();
+    let builder = (0..51).fold(scripted(&upstream, "plain"), |builder, number| {
+        builder.file(&format!("f{number}.py"), "x = 1\n")
+    });
+    let server = builder.file("big.py", &"x = 1\n".repeat(2 << 20)).start().await;
+    for numbers in [0..30, 30..51] {
+        let all = numbers.clone().map(|number| definition(&format!("f{number}.py"), 1, "x"));
+        let ids: Vec<String> = numbers.clone().map(|number| format!("c{number}")).collect();
+        let round = ids.iter().zip(all).map(|(id, (_, name, input))| (id.as_str(), name, input));
+        upstream.round(calls(&round.collect::<Vec<_>>()));
+        upstream.round(says("Done."));
+        assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
+        let answers = answers_in(&upstream.requests().pop().expect("a request").json());
+        assert_eq!(answers.len(), numbers.len());
+        for (number, answer) in numbers.zip(answers) {
+            has(&answer, &[&format!("f{number}.py:1:1: x = 1")]);
+        }
+    }
+    // One that was closed is opened again: an answer follows it.
+    one(&server, &upstream, definition("f0.py", 1, "x")).await;
+    let log = log(&server);
+    let count = |what: &str| log.lines().filter(|line| line.starts_with(what)).count();
+    assert_eq!(count("opened ") - count("closed "), 50, "{log}");
+
+    let answer = one(&server, &upstream, definition("big.py", 1, "x")).await;
+    has(&answer, &["Error: ", "big.py is larger than 10 MiB, the most for a language server"]);
+}
+
+#[tokio::test]
+async fn each_project_of_a_server_is_reported() {
+    let upstream = Upstream::start();
+    let builder = scripted(&upstream, "plain");
+    let server = builder
+        .tables("roots = [\"own.toml\"]\n")
+        .file("one/own.toml", "")
+        .file("one/a.py", "x = 1\n")
+        .file("two/own.toml", "")
+        .file("two/a.py", "x = 1\n")
+        .start()
+        .await;
+    let on_demand = language_servers(&server).await;
+    assert_eq!(on_demand[0]["state"], "on_demand");
+    assert!(on_demand[0]["root"].is_null(), "{on_demand}");
+    let calls = [definition("one/a.py", 1, "x"), definition("two/a.py", 1, "x")];
+    told(&server, &upstream, &calls).await;
+    let servers = language_servers(&server).await;
+    let roots: Vec<_> = servers.as_array().expect("a list").iter().map(|it| &it["root"]).collect();
+    let workspace = server.workspace().canonicalize().expect("a path");
+    assert_eq!(roots, [&json!(workspace.join("one")), &json!(workspace.join("two"))]);
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::agents::story::Chat;
 use crate::agents::story::sdk::{self, Script};
 use crate::lsp::real::toolchain;
+use crate::lsp::skipped;
 use crate::mcp::installed;
 use crate::support::chunks::{calls, says};
 use crate::support::environment;
@@ -230,6 +231,8 @@ async fn mcp_servers_a_page_and_language_servers_over_the_python_sdk_and_litellm
     stage.a_page_whose_orders_are_not_followed(&site).await;
     if programs.has_rust_analyzer {
         stage.a_definition().await;
+    } else {
+        skipped("the definition of the story", "no rust-analyzer");
     }
     stage.an_edit_that_breaks_a_type().await;
     stage.check_prints_each_servers_state(&programs);

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use super::{builder, definition, edit, has, read, told};
+use super::{builder, definition, edit, has, read, skipped, told};
+use crate::permissions::has_sandbox;
 use crate::support::environment;
 use crate::support::server::Builder;
 use crate::support::upstream::Upstream;
@@ -56,7 +57,8 @@ async fn rust_analyzer_finds_a_definition_and_the_callers() {
     let upstream = Upstream::start();
     let toolchain = toolchain().await;
     if !toolchain.join("bin/rust-analyzer").exists() {
-        return;
+        let test = "rust_analyzer_finds_a_definition_and_the_callers";
+        return skipped(test, "no rust-analyzer");
     }
     let server = with_programs(&upstream, &[&toolchain.join("bin")], &[&toolchain])
         .config("lsp.timeout", r#""120s""#)
@@ -81,14 +83,20 @@ async fn rust_analyzer_finds_a_definition_and_the_callers() {
     has(&answers[2], &["src/more.rs:1:8 function four: pub fn four() -> u32 {"]);
 }
 
-#[tokio::test]
-async fn typescript_language_server_finds_references_and_symbols() {
-    let upstream = Upstream::start();
+/// A directory with `typescript-language-server` alone.
+async fn typescript() -> tempfile::TempDir {
     environment("lsp").await;
     let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lsp/node_modules");
     let programs = tempfile::tempdir().expect("a directory");
     let program = packages.join("typescript-language-server/lib/cli.mjs");
     symlink(program, programs.path().join("typescript-language-server")).expect("a link");
+    programs
+}
+
+#[tokio::test]
+async fn typescript_language_server_finds_references_and_symbols() {
+    let upstream = Upstream::start();
+    let programs = typescript().await;
     let server = with_programs(&upstream, &[programs.path()], &[])
         .file("tsconfig.json", "{ \"compilerOptions\": { \"strict\": true } }\n")
         .file("lib.ts", "export class Box {\n  open(): number {\n    return 1\n  }\n}\n")
@@ -107,4 +115,33 @@ async fn typescript_language_server_finds_references_and_symbols() {
     let answers = told(&server, &upstream, &[read("main.ts"), change]).await;
     has(&answers[1], &["Diagnostics (typescript-language-server):", "3:7 error: ", "[2322]"]);
     assert!(fs::exists(server.workspace().join("lib.ts")).expect("our own"));
+}
+
+#[tokio::test]
+async fn a_plug_in_of_the_repository_does_nothing_outside_of_the_workspace() {
+    let upstream = Upstream::start();
+    let programs = typescript().await;
+    let builder = with_programs(&upstream, &[programs.path()], &[]);
+    // Not in /tmp, of which a sandbox has its own.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let outside = place.path().join("made");
+    let plug_in = format!(
+        "require('fs').writeFileSync({outside:?}, 'made')\n\
+         module.exports = () => ({{ create: info => info.languageService }})\n"
+    );
+    let plug_ins = "{ \"compilerOptions\": { \"plugins\": [{ \"name\": \"evil\" }] } }\n";
+    let server = builder
+        .file("tsconfig.json", plug_ins)
+        .file("node_modules/evil/package.json", "{ \"name\": \"evil\", \"main\": \"index.js\" }")
+        .file("node_modules/evil/index.js", &plug_in)
+        .file("main.ts", "const size = 1\nconst other = size\n")
+        .start()
+        .await;
+    if !has_sandbox(&server).await {
+        let test = "a_plug_in_of_the_repository_does_nothing_outside_of_the_workspace";
+        return skipped(test, "no sandbox");
+    }
+    let answer = told(&server, &upstream, &[definition("main.ts", 2, "size")]).await.remove(0);
+    has(&answer, &["main.ts:1:7: const size = 1"]);
+    assert!(!outside.exists());
 }

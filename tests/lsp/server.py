@@ -2,12 +2,15 @@
 
 import json
 import os
+import socket
 import sys
-import time
 
 MODE = sys.argv[1]
 LOG = sys.argv[2] if len(sys.argv) > 2 else None
 texts = {}
+questions = 0
+# Encodings of positions that a client may be told of.
+ENCODINGS = ["utf-8", "utf-16", "utf-32"]
 
 
 def send(message):
@@ -40,6 +43,24 @@ def place(uri, line, character=0):
     return {"uri": uri, "range": {"start": position, "end": position}}
 
 
+def reach_out():
+    """Tries what nobody in the sandbox may do. `reach.json` says where."""
+    with open(os.path.join(os.path.dirname(LOG), "reach.json")) as aims:
+        aims = json.load(aims)
+    try:
+        with open(aims["file"], "w") as file:
+            file.write("made")
+        note("wrote")
+    except OSError as error:
+        note(f"write failed: {error}")
+    try:
+        socket.create_connection(("127.0.0.1", aims["port"]), timeout=10).close()
+        note("connected")
+    except OSError as error:
+        note(f"connection failed: {error}")
+    note("environment " + json.dumps(dict(os.environ)))
+
+
 def diagnostics(text):
     """A line with BAD is an error."""
     found = []
@@ -56,17 +77,25 @@ def publish(uri, version):
         params["version"] = version
     if MODE == "versionless":
         send({"method": "textDocument/publishDiagnostics", "params": {**params, "diagnostics": []}})
-    if MODE != "silent":
+    if MODE not in ["silent", "pull"]:
         send({"method": "textDocument/publishDiagnostics", "params": params})
 
 
-def definition(uri):
+def definition(uri, position):
+    if MODE in ENCODINGS:
+        return place(uri, position["line"], position["character"])
+    if MODE == "indexing" or (MODE == "settles" and questions == 1):
+        return []
     if MODE == "outside":
         return [place("file:///etc/passwd", 0), place(uri, 0), place("http://example.com/a", 1)]
     if MODE == "secrets":
         root = uri.rsplit("/", 1)[0]
         return [place(root + "/.env", 0), place(root + "/denied.py", 0), place(uri, 0)]
     return place(uri, 0)
+
+
+def status(quiescent):
+    send({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": quiescent}})
 
 
 note("started")
@@ -88,11 +117,17 @@ while True:
     if method is None:
         note("answer " + json.dumps(message.get("result", message.get("error")), sort_keys=True))
     elif method == "initialize":
-        note("trusted " + json.dumps(params["initializationOptions"], sort_keys=True))
+        note("options " + json.dumps(params["initializationOptions"], sort_keys=True))
         can = {"definitionProvider": True, "hoverProvider": True, "textDocumentSync": 1}
+        if MODE in ENCODINGS:
+            can["positionEncoding"] = MODE
+        if MODE == "pull":
+            can["diagnosticProvider"] = {"interFileDependencies": True, "workspaceDiagnostics": False}
+        if MODE == "reaches":
+            reach_out()
         send({"id": number, "result": {"capabilities": can}})
     elif method == "initialized":
-        send({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
+        status(MODE not in ["indexing", "settles"])
         note("initialized")
         if MODE == "others":
             for other in range(200):
@@ -106,16 +141,27 @@ while True:
             send({"id": 4, "method": "evil/run", "params": {}})
     elif method == "textDocument/didOpen":
         document = params["textDocument"]
+        note("opened " + document["uri"])
         texts[document["uri"]] = document["text"]
         publish(document["uri"], document["version"])
     elif method == "textDocument/didChange":
         document = params["textDocument"]
         texts[document["uri"]] = params["contentChanges"][0]["text"]
         publish(document["uri"], document["version"])
+    elif method == "textDocument/didClose":
+        note("closed " + params["textDocument"]["uri"])
+    elif method == "textDocument/diagnostic":
+        report = {"kind": "full", "items": diagnostics(texts[params["textDocument"]["uri"]])}
+        send({"id": number, "result": report})
     elif method == "textDocument/definition":
         if MODE == "never":
             continue
-        answer = {"id": number, "result": definition(params["textDocument"]["uri"])}
+        questions += 1
+        found = definition(params["textDocument"]["uri"], params["position"])
+        if MODE == "settles":
+            # It has read the project, and the answer is from before.
+            status(True)
+        answer = {"id": number, "result": found}
         send({"id": 99999, "result": []})
         send(answer)
         send(answer)

@@ -19,9 +19,14 @@ pub(super) const SHARED: &str = ".claude/settings.json";
 
 /// Runs a command beside the server, on its state directory.
 pub(crate) fn toolhand(server: &Server, arguments: &[&str]) -> Output {
+    toolhand_on("/usr/bin:/bin", server, arguments)
+}
+
+/// The same, with this PATH.
+pub(crate) fn toolhand_on(path: &str, server: &Server, arguments: &[&str]) -> Output {
     let home = server.state_dir().parent().expect("the home").to_owned();
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-    command.env_clear().env("HOME", &home).env("PATH", "/usr/bin:/bin").args(arguments);
+    command.env_clear().env("HOME", &home).env("PATH", path).args(arguments);
     command.arg("--config").arg(home.join("toolhand.toml"));
     command.env("TOOLHAND_STATE_DIR", server.state_dir()).stdin(Stdio::null());
     command.env("TOOLHAND_WORKSPACE", server.workspace());

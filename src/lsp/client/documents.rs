@@ -35,9 +35,17 @@ pub(super) struct Documents {
     now: u64,
 }
 
+/// What a server was told of a document last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) version: i32,
+    /// How many reports of diagnostics had come before. Those that follow are on this version.
+    pub(super) reports: u64,
+}
+
 #[derive(Debug)]
 struct OpenDocument {
-    version: i32,
+    sent: Sent,
     hash: blake3::Hash,
     file: FileVersion,
     used: u64,
@@ -53,13 +61,18 @@ impl Documents {
         self.open.keys().map(PathBuf::as_path)
     }
 
-    /// The version that the server knows.
-    pub(super) fn version(&self, path: &Path) -> Option<i32> {
-        self.open.get(path).map(|open| open.version)
+    pub(super) fn sent(&self, path: &Path) -> Option<Sent> {
+        self.open.get(path).map(|open| open.sent)
     }
 
-    /// What the server must be told so that it has the document as it is.
-    pub(super) fn update(&mut self, document: &Document, language: &str) -> Vec<Notification> {
+    /// What the server must be told so that it has the document as it is. `reports` is how many
+    /// have come until now.
+    pub(super) fn update(
+        &mut self,
+        document: &Document,
+        language: &str,
+        reports: u64,
+    ) -> Vec<Notification> {
         self.now += 1;
         let hash = blake3::hash(document.text.as_bytes());
         let uri = uri::from_path(&document.path);
@@ -70,9 +83,9 @@ impl Documents {
                 return Vec::new();
             }
             open.hash = hash;
-            open.version += 1;
+            open.sent = Sent { version: open.sent.version + 1, reports };
             let change = json!({
-                "textDocument": { "uri": uri, "version": open.version },
+                "textDocument": { "uri": uri, "version": open.sent.version },
                 "contentChanges": [{ "text": document.text }],
             });
             return vec![("textDocument/didChange", change)];
@@ -83,7 +96,8 @@ impl Documents {
         {
             told.extend(self.close(&oldest));
         }
-        let opened = OpenDocument { version: 1, hash, file: document.version, used: self.now };
+        let sent = Sent { version: 1, reports };
+        let opened = OpenDocument { sent, hash, file: document.version, used: self.now };
         self.open.insert(document.path.clone(), opened);
         let open = json!({ "textDocument": {
             "uri": uri, "languageId": language, "version": 1, "text": document.text,
@@ -120,27 +134,28 @@ pub(super) mod tests {
 
     #[test]
     fn a_document_is_opened_once_and_sent_anew_when_its_text_has_changed() {
-        let mut documents = Documents::default();
-        let told = documents.update(&document("/a b.py", "x"), "python");
+        let (mut documents, path) = (Documents::default(), Path::new("/a b.py"));
+        let told = documents.update(&document("/a b.py", "x"), "python", 7);
         assert_eq!(methods(&told), ["textDocument/didOpen"]);
         assert_eq!(told[0].1["textDocument"]["uri"], "file:///a%20b.py");
         assert_eq!(told[0].1["textDocument"]["languageId"], "python");
-        assert!(documents.update(&document("/a b.py", "x"), "python").is_empty());
-        let told = documents.update(&document("/a b.py", "y"), "python");
+        assert!(documents.update(&document("/a b.py", "x"), "python", 8).is_empty());
+        assert_eq!(documents.sent(path), Some(Sent { version: 1, reports: 7 }));
+        let told = documents.update(&document("/a b.py", "y"), "python", 9);
         assert_eq!(methods(&told), ["textDocument/didChange"]);
         assert_eq!(told[0].1["textDocument"]["version"], 2);
         assert_eq!(told[0].1["contentChanges"][0]["text"], "y");
-        assert_eq!(documents.version(Path::new("/a b.py")), Some(2));
+        assert_eq!(documents.sent(path), Some(Sent { version: 2, reports: 9 }));
     }
 
     #[test]
     fn the_document_that_was_used_longest_ago_is_closed_for_one_too_many() {
         let mut documents = Documents::default();
         for number in 0..MAX_OPEN {
-            documents.update(&document(&format!("/{number}"), ""), "c");
+            documents.update(&document(&format!("/{number}"), ""), "c", 0);
         }
-        assert!(documents.update(&document("/0", ""), "c").is_empty());
-        let told = documents.update(&document("/new", ""), "c");
+        assert!(documents.update(&document("/0", ""), "c", 0).is_empty());
+        let told = documents.update(&document("/new", ""), "c", 0);
         assert_eq!(methods(&told), ["textDocument/didClose", "textDocument/didOpen"]);
         assert_eq!(told[0].1["textDocument"]["uri"], "file:///1");
         assert_eq!(documents.files().count(), MAX_OPEN);

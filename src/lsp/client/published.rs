@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::diagnostics::Diagnostics;
+use super::documents::Sent;
 use super::message::Params;
 use super::uri;
 use crate::sync;
@@ -68,7 +69,7 @@ impl Published {
         }));
     }
 
-    /// Before a document is changed: what arrives from now on is newer than this number.
+    /// How many reports have come.
     pub(super) fn count(&self) -> u64 {
         *self.count.borrow()
     }
@@ -77,21 +78,20 @@ impl Published {
         sync::lock(&self.reports).get(path).cloned().flatten()
     }
 
-    /// Waits for the report on this version. From a server that does not name versions, the
-    /// last one after `since` counts, and only time tells that none follows it.
+    /// Waits for the report on what was sent, if it has not come. From a server that does not name
+    /// versions, the last one since then counts, and only time tells that none follows it.
     pub(super) async fn report_on(
         &self,
         path: &Path,
-        version: i32,
-        since: u64,
+        sent: Sent,
         budget: Duration,
     ) -> Option<Report> {
         let deadline = Instant::now() + budget;
         let mut count = self.count.subscribe();
         loop {
             count.mark_unchanged();
-            let last = self.last(path).filter(|report| since <= report.number);
-            let last = last.filter(|report| report.version.is_none_or(|it| version <= it));
+            let last = self.last(path).filter(|report| sent.reports <= report.number);
+            let last = last.filter(|report| report.version.is_none_or(|it| sent.version <= it));
             if last.as_ref().is_some_and(|report| report.version.is_some()) {
                 return last;
             }
@@ -143,7 +143,8 @@ mod tests {
         since: u64,
         tell: impl Future<Output = ()>,
     ) -> Option<usize> {
-        let report = published.report_on(Path::new(PATH), version, since, BUDGET);
+        let sent = Sent { version, reports: since };
+        let report = published.report_on(Path::new(PATH), sent, BUDGET);
         let (report, ()) = tokio::join!(report, tell);
         report.map(|report| report.diagnostics.items.len())
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError, Room};
 use super::diagnostics::{self, ChangedFindings, Diagnostics, Finding, Findings};
-use super::documents::{Document, Documents};
+use super::documents::{Document, Documents, Sent};
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
 use super::program::{Launch, ProgramEnd, ServerProgram};
@@ -261,14 +261,13 @@ impl Session {
     /// change brings can be told apart.
     pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
         let deadline = Instant::now() + self.timeout;
-        let since = self.told.published.count();
         let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
-        let Ok(Some(version)) = synchronised else { return };
+        let Ok(Some(sent)) = synchronised else { return };
         if self.abilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
         let left = deadline.saturating_duration_since(Instant::now());
-        self.findings(&document.0, version, since, left).await;
+        self.findings(&document.0, sent, left).await;
     }
 
     /// Waits until the server does not say any more that it reads the project.
@@ -293,21 +292,19 @@ impl Session {
     ) -> Option<ChangedFindings> {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
-        let since = self.told.published.count();
         let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
-        let version = synchronised.ok()??;
+        let sent = synchronised.ok()??;
         let saved = json!({ "textDocument": { "uri": super::uri::from_path(&path) } });
         _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
         let left = deadline.saturating_duration_since(Instant::now());
-        let now = self.findings(&document.0, version, since, left).await?;
+        let now = self.findings(&document.0, sent, left).await?;
         Some(diagnostics::changed(before.as_deref(), now))
     }
 
     async fn findings(
         &self,
         document: &Document,
-        version: i32,
-        since: u64,
+        sent: Sent,
         budget: Duration,
     ) -> Option<Findings> {
         let found = if self.abilities.pulls_diagnostics {
@@ -319,7 +316,7 @@ impl Session {
             pulled
         } else {
             let published = &self.told.published;
-            published.report_on(&document.path, version, since, budget).await?.diagnostics
+            published.report_on(&document.path, sent, budget).await?.diagnostics
         };
         let found = diagnostics::findings(&document.text, self.abilities.encoding, &found);
         self.know(&document.path, found.all.clone());
@@ -333,13 +330,13 @@ impl Session {
         report.items.map(Diagnostics::shortened)
     }
 
-    /// Tells the server what has changed on the disk. Returns the version of the document.
+    /// Tells the server what has changed on the disk. Returns what it knows of the document.
     async fn synchronise(
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
         deadline: Instant,
-    ) -> Result<Option<i32>, String> {
+    ) -> Result<Option<Sent>, String> {
         let synchronised = timeout_at(deadline, self.synchronise_all(current, workspace)).await;
         synchronised.map_err(|_| "did not read what it was sent in time".to_owned())?
     }
@@ -349,7 +346,8 @@ impl Session {
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
-    ) -> Result<Option<i32>, String> {
+    ) -> Result<Option<Sent>, String> {
+        let reports = || self.told.published.count();
         let mut documents = self.documents.lock().await;
         let asked = current.map(|(document, _)| document.path.clone());
         let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
@@ -359,7 +357,7 @@ impl Session {
             let told = match now {
                 Now::Same => continue,
                 // Its language was told when it was opened.
-                Now::Changed(document) => documents.update(&document, ""),
+                Now::Changed(document) => documents.update(&document, "", reports()),
                 Now::Gone => documents.close(&path).into_iter().collect(),
             };
             self.told.published.follow(documents.paths());
@@ -367,10 +365,10 @@ impl Session {
         }
         let Some((document, language)) = current else { return Ok(None) };
         let mut room = self.room().await?;
-        let told = documents.update(document, language);
+        let told = documents.update(document, language, reports());
         self.told.published.follow(documents.paths());
         told.iter().for_each(|(method, params)| room.tell(method, params));
-        Ok(documents.version(&document.path))
+        Ok(documents.sent(&document.path))
     }
 
     async fn room(&self) -> Result<Room<'_>, String> {

@@ -205,3 +205,32 @@ async fn a_refusal_that_passes_is_no_empty_answer() {
     let error = answer.unwrap_err();
     assert_eq!(error, "server refused the request: content modified (-32801)");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_came_before_a_file_was_read_is_what_was_wrong_before() {
+    let (_directory, workspace) = workspace();
+    for version in [json!(1), json!(null)] {
+        let (session, mut peer) = start().await;
+        let serve = async {
+            assert_eq!(received(&mut peer).await["method"], "textDocument/didOpen");
+            let at = json!({ "line": 0, "character": 0 });
+            let wrong = json!({ "range": { "start": at, "end": at }, "message": "wrong" });
+            let params =
+                json!({ "uri": "file:///a.py", "version": version, "diagnostics": [wrong] });
+            say(
+                &mut peer,
+                json!({ "method": "textDocument/publishDiagnostics", "params": params }),
+            )
+            .await;
+            let asked = received(&mut peer).await;
+            say(&mut peer, json!({ "id": asked["id"], "result": { "contents": "x" } })).await;
+        };
+        let question = question(Operation::Hover, "x");
+        let (answer, ()) = tokio::join!(session.ask(&question, &workspace), serve);
+        answer.unwrap();
+
+        session.open((document("/a.py", "x"), "python".to_owned()), &workspace).await;
+        let known = session.known_findings(Path::new("/a.py")).expect("they are known");
+        assert_eq!(known.len(), 1);
+    }
+}
