@@ -54,6 +54,9 @@ pub(super) struct Connection {
     _tasks: JoinSet<()>,
 }
 
+/// Room for some messages, which are queued at once: whoever has it is not interrupted.
+pub(super) struct Room<'c>(mpsc::PermitIterator<'c, Bytes>);
+
 /// The requests that wait for their answers.
 #[derive(Debug, Default)]
 struct Pending(Mutex<HashMap<i64, oneshot::Sender<Result<Params, ResponseError>>>>);
@@ -114,6 +117,14 @@ impl Connection {
         self.send(message::notification(method, params)).await
     }
 
+    /// Waits until so many messages can be queued.
+    pub(super) async fn room(&self, messages: usize) -> Result<Room<'_>, RequestError> {
+        if self.has_ended() {
+            return Err(self.why_ended());
+        }
+        self.outgoing.reserve_many(messages).await.map(Room).map_err(|_| self.why_ended())
+    }
+
     /// Why the connection has ended, once it has.
     pub(super) async fn ended(&self) -> String {
         let mut ended = self.ended.clone();
@@ -135,6 +146,15 @@ impl Connection {
     fn why_ended(&self) -> RequestError {
         let why = self.ended.borrow().clone();
         RequestError::Ended(why.unwrap_or_else(|| "has closed its input".to_owned()))
+    }
+}
+
+impl Room<'_> {
+    /// Tells the server, as far as there is room.
+    pub(super) fn notify<'m>(self, messages: impl IntoIterator<Item = &'m (&'m str, Value)>) {
+        for (permit, (method, params)) in self.0.zip(messages) {
+            permit.send(message::notification(method, params));
+        }
     }
 }
 

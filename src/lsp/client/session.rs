@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError};
 use super::diagnostics::{self, ChangedFindings, Diagnostics, Finding, Findings};
-use super::documents::{Document, Documents};
+use super::documents::{Document, Documents, MAX_NOTIFICATIONS, Notification};
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
 use super::program::{Launch, ProgramEnd, ServerProgram};
@@ -334,24 +334,35 @@ impl Session {
         };
         let others = FILES.run(look).await.map_err(|error| error.to_string())?;
         for (path, now) in others {
-            let told = match now {
+            let change = |documents: &mut Documents| match &now {
                 Now::Same => Vec::new(),
                 // Its language was told when it was opened.
-                Now::Changed(document) => documents.update(&document, ""),
+                Now::Changed(document) => documents.update(document, ""),
                 Now::Gone => documents.close(&path).into_iter().collect(),
             };
-            self.told.published.follow(documents.paths());
-            for (method, params) in told {
-                self.tell(method, &params).await?;
+            if !matches!(now, Now::Same) {
+                self.change_documents(&mut documents, change).await?;
             }
         }
         let Some((document, language)) = current else { return Ok(None) };
-        let told = documents.update(document, language);
-        self.told.published.follow(documents.paths());
-        for (method, params) in told {
-            self.tell(method, &params).await?;
-        }
+        self.change_documents(&mut documents, |documents| documents.update(document, language))
+            .await?;
         Ok(documents.version(&document.path))
+    }
+
+    /// Changes the documents and tells the server, or neither: whoever waits for room may be
+    /// interrupted, and the server must have what the documents say that it has.
+    async fn change_documents(
+        &self,
+        documents: &mut Documents,
+        change: impl FnOnce(&mut Documents) -> Vec<Notification>,
+    ) -> Result<(), String> {
+        let room = self.connection.room(MAX_NOTIFICATIONS).await;
+        let room = room.map_err(|error| error.to_string())?;
+        let told = change(documents);
+        self.told.published.follow(documents.paths());
+        room.notify(&told);
+        Ok(())
     }
 
     async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {
@@ -425,3 +436,6 @@ impl Told {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+use std::collections::VecDeque;
+use std::fs;
+
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
+use tokio::io::{DuplexStream, duplex, empty, split};
+use tokio::task::{JoinSet, yield_now};
+use tokio_util::codec::Framed;
+
+use super::super::codec::MessageCodec;
+use super::super::program::StartedProgram;
+use super::*;
+
+/// The server's end of a connection.
+type Peer = Framed<DuplexStream, MessageCodec>;
+
+/// Starts nothing: the server is the test.
+#[derive(Debug)]
+struct Ours(Mutex<Option<DuplexStream>>);
+
+impl Launch for Ours {
+    fn launch<'a>(&'a self, _: &'a ServerProgram) -> BoxFuture<'a, Result<StartedProgram, String>> {
+        async move {
+            let (output, input) = split(sync::lock(&self.0).take().unwrap());
+            Ok(StartedProgram {
+                input: Box::new(input),
+                output: Box::new(output),
+                errors: Box::new(empty()),
+                end: ProgramEnd::new(std::future::pending()),
+            })
+        }
+        .boxed()
+    }
+}
+
+/// A session with a server in memory, and a workspace with the files `a.py` and `b.py`.
+struct Ground {
+    session: Session,
+    workspace: Arc<Workspace>,
+    directory: tempfile::TempDir,
+}
+
+impl Ground {
+    /// The server takes so many bytes before somebody reads them.
+    async fn new(buffer: usize, timeout: Duration) -> (Self, Peer) {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in ["a.py", "b.py"] {
+            fs::write(root.join(name), "old\n").unwrap();
+        }
+        let workspace = Arc::new(Workspace::open(vec![root.clone()]).unwrap());
+        let program = ServerProgram {
+            name: "server".to_owned(),
+            program: "/none".into(),
+            arguments: Vec::new(),
+            root,
+            roots: Vec::new(),
+            settings: json!({}),
+            initialization: json!({}),
+            is_confined: true,
+        };
+        let (ours, theirs) = duplex(buffer);
+        let mut peer = Framed::new(theirs, MessageCodec::default());
+        let launcher = Ours(Mutex::new(Some(ours)));
+        let serve = async {
+            let asked = received(&mut peer).await;
+            let can = json!({ "definitionProvider": true, "callHierarchyProvider": true });
+            answer(&mut peer, &asked, json!({ "result": { "capabilities": can } })).await;
+            for _ in ["initialized", "workspace/didChangeConfiguration"] {
+                received(&mut peer).await;
+            }
+        };
+        let (session, ()) = tokio::join!(Session::start(&launcher, &program, timeout), serve);
+        (Self { session: session.unwrap(), workspace, directory }, peer)
+    }
+
+    fn document(&self, name: &str) -> (Document, String) {
+        let path = self.directory.path().canonicalize().unwrap().join(name);
+        (source::document(&self.workspace, &path).unwrap(), "python".to_owned())
+    }
+
+    fn definition(&self, name: &str) -> Question {
+        Question {
+            operation: Operation::Definition,
+            document: Some(self.document(name)),
+            place: Some(LineColumn { line: 1, column: 1 }),
+            query: String::new(),
+        }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.directory.path().join(name), text).unwrap();
+    }
+
+    async fn ask(&self, name: &str) -> Result<Answer, String> {
+        self.session.ask(&self.definition(name), &self.workspace).await
+    }
+}
+
+async fn received(peer: &mut Peer) -> Value {
+    serde_json::from_slice(&peer.next().await.unwrap().unwrap()).unwrap()
+}
+
+async fn say(peer: &mut Peer, message: &Value) {
+    peer.send(message.to_string().into()).await.unwrap();
+}
+
+async fn answer(peer: &mut Peer, asked: &Value, mut with: Value) {
+    with["id"] = asked["id"].clone();
+    say(peer, &with).await;
+}
+
+/// Answers each request with the next of these, and the last one again and again. Returns what the
+/// server was told besides, by the names of methods with the texts of documents.
+async fn serve(peer: &mut Peer, answers: &[Value]) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut answers: VecDeque<&Value> = answers.iter().collect();
+    loop {
+        let message = received(peer).await;
+        if message["id"].is_null() {
+            let params = &message["params"];
+            let text = params["textDocument"]["text"].as_str();
+            let text = text.or(params["contentChanges"][0]["text"].as_str()).unwrap_or_default();
+            let method = message["method"].as_str().unwrap_or_default();
+            told.push(format!("{method} {}", text.trim()).trim().to_owned());
+            continue;
+        }
+        let with = answers.pop_front().unwrap();
+        answer(peer, &message, with.clone()).await;
+        if answers.is_empty() {
+            return told;
+        }
+    }
+}
+
+fn place(line: i32) -> Value {
+    let at = json!({ "line": line, "character": 0 });
+    json!({ "uri": "file:///x.py", "range": { "start": at, "end": at } })
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn a_change_that_was_interrupted_is_told_with_the_next_question() {
+    let (ground, mut peer) = Ground::new(1 << 10, LIMIT).await;
+    let first = [json!({ "result": place(0) })];
+    let (asked, told) = tokio::join!(ground.ask("a.py"), serve(&mut peer, &first));
+    assert!(asked.is_ok());
+    assert_eq!(told, ["textDocument/didOpen old"]);
+    // The server reads nothing, and the queue is full.
+    let mut filling = JoinSet::new();
+    let connection = &ground.session.connection;
+    let mut is_full = false;
+    while !is_full {
+        let filler = json!({ "text": "x".repeat(1 << 10) });
+        is_full = connection.notify("filler", &filler).now_or_never().is_none();
+        filling.spawn(yield_now());
+        filling.join_next().await;
+    }
+    ground.write("a.py", "new\n");
+    let deadline = Instant::now() + Duration::from_millis(200);
+    let changed = ground.session.after_change(ground.document("a.py"), &ground.workspace, deadline);
+    assert_eq!(changed.await, None);
+
+    let (asked, mut told) = tokio::join!(ground.ask("a.py"), serve(&mut peer, &first));
+    assert!(asked.is_ok());
+    told.retain(|told| !told.starts_with("filler"));
+    assert_eq!(told, ["textDocument/didChange new"]);
+}
