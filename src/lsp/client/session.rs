@@ -30,7 +30,7 @@ use crate::workspace::Workspace;
 /// In its first seconds a server may not know yet that it has something to read.
 const FIRST_SECONDS: Duration = Duration::from_secs(20);
 
-/// How often an empty answer is asked again.
+/// How often a question is put again that has no answer yet.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
 
 /// How long a server may take to end by itself.
@@ -164,8 +164,8 @@ impl Session {
         }
     }
 
-    /// Asks, with all open documents as they are on the disk. An empty answer is asked again
-    /// while the server still reads the project.
+    /// Asks, with all open documents as they are on the disk. The question is put again while the
+    /// server cannot answer it, or finds nothing and still reads the project.
     pub(super) async fn ask(
         &self,
         question: &Question,
@@ -179,23 +179,34 @@ impl Session {
         self.synchronise(question.document.as_ref(), workspace)
             .await
             .map_err(|it| self.named(&it))?;
+        self.answer(question, deadline).await
+    }
+
+    async fn answer(&self, question: &Question, deadline: Instant) -> Result<Answer, String> {
         loop {
             let mut changed = self.told.changed.subscribe();
-            let Reading { found, malformed } = match self.ask_once(question, deadline).await {
-                Ok(reading) => reading,
-                Err(RequestError::Refused(error)) if error.is_passing() => Reading::default(),
+            let asked = self.ask_once(question, deadline).await;
+            let is_last = deadline <= Instant::now() + ASK_AGAIN;
+            match asked {
+                Ok(Reading { found, malformed })
+                    if !found.is_empty() || self.has_read_the_project() || is_last =>
+                {
+                    let is_still_indexing = self.is_indexing();
+                    let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                    return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
+                }
+                Err(RequestError::Refused(error)) if error.is_passing() && is_last => {
+                    let why = format!("cannot answer now: {error}; ask again later");
+                    return Err(self.named(&why));
+                }
+                Ok(_) => {}
+                Err(RequestError::Refused(error)) if error.is_passing() => {}
                 Err(error @ RequestError::Ended(_)) => {
                     return Err(self.named(&self.with_last_words(error.to_string()).await));
                 }
                 Err(error) => return Err(self.named(&error.to_string())),
-            };
-            let again = Instant::now() + ASK_AGAIN;
-            if !found.is_empty() || self.has_read_the_project() || deadline <= again {
-                let is_still_indexing = self.is_indexing();
-                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
-                return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
             }
-            _ = timeout_at(again, changed.changed()).await;
+            _ = timeout(ASK_AGAIN, changed.changed()).await;
         }
     }
 

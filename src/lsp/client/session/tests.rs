@@ -92,6 +92,11 @@ impl Ground {
         fs::write(self.directory.path().join(name), text).unwrap();
     }
 
+    /// Without a look at the disk, so that the clock may be paused.
+    async fn answer(&self, limit: Duration) -> Result<Answer, String> {
+        self.session.answer(&self.definition("a.py"), Instant::now() + limit).await
+    }
+
     async fn ask(&self, name: &str) -> Result<Answer, String> {
         self.session.ask(&self.definition(name), &self.workspace).await
     }
@@ -133,6 +138,12 @@ async fn serve(peer: &mut Peer, answers: &[Value]) -> Vec<String> {
     }
 }
 
+/// Tells that the project is read.
+async fn settle(peer: &mut Peer) {
+    let params = json!({ "quiescent": true });
+    say(peer, &json!({ "method": "experimental/serverStatus", "params": params })).await;
+}
+
 fn place(line: i32) -> Value {
     let at = json!({ "line": line, "character": 0 });
     json!({ "uri": "file:///x.py", "range": { "start": at, "end": at } })
@@ -166,4 +177,29 @@ async fn a_change_that_was_interrupted_is_told_with_the_next_question() {
     assert!(asked.is_ok());
     told.retain(|told| !told.starts_with("filler"));
     assert_eq!(told, ["textDocument/didChange new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_answer_now_is_asked_again() {
+    for code in [-32800, -32801, -32802] {
+        let (ground, mut peer) = Ground::new(1 << 16, LIMIT).await;
+        settle(&mut peer).await;
+        let refused = json!({ "error": { "code": code, "message": "content modified" } });
+        let answers = [refused.clone(), refused, json!({ "result": place(4) })];
+        let (answer, _) = tokio::join!(ground.answer(LIMIT), serve(&mut peer, &answers));
+        let Found::Places(places) = answer.unwrap().found else { panic!("{code}") };
+        assert_eq!(places[0].position.line, 4);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_answer_within_the_limit_has_not_found_nothing() {
+    let (ground, mut peer) = Ground::new(1 << 16, LIMIT).await;
+    settle(&mut peer).await;
+    let refused = vec![json!({ "error": { "code": -32801, "message": "content modified" } }); 9];
+    let began = Instant::now();
+    let limit = 9 * ASK_AGAIN;
+    let (answer, _) = tokio::join!(ground.answer(limit), serve(&mut peer, &refused));
+    let why = "server cannot answer now: content modified (-32801); ask again later";
+    assert_eq!((answer.unwrap_err().as_str(), began.elapsed()), (why, limit - ASK_AGAIN));
 }
