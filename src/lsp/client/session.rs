@@ -9,7 +9,7 @@ use futures::future::join_all;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::abilities::{Abilities, initialize};
 use super::connection::{Connection, RequestError};
@@ -29,6 +29,9 @@ use crate::workspace::Workspace;
 
 /// In its first seconds a server may not know yet that it has something to read.
 const FIRST_SECONDS: Duration = Duration::from_secs(20);
+
+/// The least time between two questions, however often a server tells that its state has changed.
+const ASK_AGAIN_SOONEST: Duration = Duration::from_millis(100);
 
 /// How often a question is put again that has no answer yet.
 const ASK_AGAIN: Duration = Duration::from_millis(300);
@@ -58,7 +61,7 @@ pub(crate) struct Answer {
     pub(crate) server: String,
     pub(crate) found: Found,
     pub(crate) encoding: Encoding,
-    /// The server was still reading the project, so there may be more.
+    /// The server may still have been reading the project, so there may be more.
     pub(crate) is_still_indexing: bool,
     /// What else the server has sent is none of the protocol's.
     pub(crate) malformed: usize,
@@ -191,7 +194,8 @@ impl Session {
                 Ok(Reading { found, malformed })
                     if !found.is_empty() || self.has_read_the_project() || is_last =>
                 {
-                    let is_still_indexing = self.is_indexing();
+                    let may_have_been_too_early = found.is_empty() && !self.has_read_the_project();
+                    let is_still_indexing = self.is_indexing() || may_have_been_too_early;
                     let (server, encoding) = (self.name.clone(), self.abilities.encoding);
                     return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
                 }
@@ -206,7 +210,8 @@ impl Session {
                 }
                 Err(error) => return Err(self.named(&error.to_string())),
             }
-            _ = timeout(ASK_AGAIN, changed.changed()).await;
+            sleep(ASK_AGAIN_SOONEST).await;
+            _ = timeout(ASK_AGAIN - ASK_AGAIN_SOONEST, changed.changed()).await;
         }
     }
 

@@ -203,3 +203,43 @@ async fn a_server_that_cannot_answer_within_the_limit_has_not_found_nothing() {
     let why = "server cannot answer now: content modified (-32801); ask again later";
     assert_eq!((answer.unwrap_err().as_str(), began.elapsed()), (why, limit - ASK_AGAIN));
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_in_the_first_seconds_of_a_server_may_be_too_early() {
+    let nothing = [json!({ "result": [] })];
+    let (ground, mut peer) = Ground::new(1 << 16, LIMIT).await;
+    let (answer, _) = tokio::join!(ground.answer(ASK_AGAIN), serve(&mut peer, &nothing));
+    assert!(answer.unwrap().is_still_indexing);
+    let something = [json!({ "result": place(0) })];
+    let (answer, _) = tokio::join!(ground.answer(ASK_AGAIN), serve(&mut peer, &something));
+    assert!(!answer.unwrap().is_still_indexing);
+    sleep(FIRST_SECONDS).await;
+    let (answer, _) = tokio::join!(ground.answer(ASK_AGAIN), serve(&mut peer, &nothing));
+    assert!(!answer.unwrap().is_still_indexing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_tells_of_its_progress_without_end_is_asked_at_an_interval() {
+    let (ground, mut peer) = Ground::new(1 << 16, LIMIT).await;
+    let progress = json!({ "token": 1, "value": { "kind": "begin" } });
+    let progress = json!({ "method": "$/progress", "params": progress });
+    let flood = async {
+        let mut questions = 0;
+        loop {
+            let message = received(&mut peer).await;
+            say(&mut peer, &progress).await;
+            if !message["id"].is_null() {
+                questions += 1;
+                answer(&mut peer, &message, json!({ "result": [] })).await;
+                say(&mut peer, &progress).await;
+            }
+            if questions == 19 {
+                return;
+            }
+        }
+    };
+    let began = Instant::now();
+    let (answer, ()) = tokio::join!(ground.answer(Duration::from_millis(2100)), flood);
+    assert!(answer.unwrap().is_still_indexing);
+    assert_eq!(began.elapsed(), 18 * ASK_AGAIN_SOONEST);
+}
