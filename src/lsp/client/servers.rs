@@ -212,19 +212,12 @@ impl LanguageServers {
         self.chosen(&server, language, root, workspace, is_trusted).await.map(Some)
     }
 
-    /// The server whose project files lie in the workspace's own directory.
+    /// The server whose project the workspace's own directory is.
     async fn for_workspace(self: &Arc<Self>, workspace: &Arc<Workspace>) -> Result<Chosen, String> {
         let (detection, is_trusted) = self.look(workspace).await;
         let root = workspace.root().to_owned();
         let within = root.clone();
-        let find = move || {
-            let has_project = |server: &&DetectedServer| {
-                server.roots.iter().any(|name| within.join(name).symlink_metadata().is_ok())
-            };
-            let (servers, found) = (&detection.servers, detection.servers.iter().find(has_project));
-            let only = if let [only] = &servers[..] { Some(only) } else { None };
-            found.or(only).cloned()
-        };
+        let find = move || detection.server_for_workspace(&within).cloned();
         let server = FILES.run(find).await.map_err(|error| error.to_string())?;
         let server = server.ok_or(
             "no project file in the workspace tells which language server to ask; name a file of \
