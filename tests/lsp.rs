@@ -3,7 +3,7 @@
 pub(crate) mod real;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use serde_json::json;
@@ -195,6 +195,28 @@ async fn places_outside_come_without_text_and_secrets_not_at_all() {
     has(&answer, &["Error: not permitted: the rule `Read(denied.py)`"]);
     let answer = one(&server, &upstream, definition("/etc/hostname.py", 1, "x")).await;
     has(&answer, &["Error: not permitted: "]);
+}
+
+#[tokio::test]
+async fn an_open_file_that_becomes_one_that_may_not_be_read_is_closed() {
+    for replacement in ["denied.py", ".env"] {
+        let upstream = Upstream::start();
+        let server = scripted(&upstream, "texts")
+            .file("b.py", "b = 1\n")
+            .file(".env", "KEY=hidden\n")
+            .file("denied.py", "hidden = 1\n")
+            .config("permissions.deny", r#"["Read(denied.py)"]"#)
+            .start()
+            .await;
+        one(&server, &upstream, definition("b.py", 1, "b")).await;
+        has(&log(&server), &["textDocument/didOpen", "b = 1"]);
+        fs::remove_file(server.workspace().join("b.py")).expect("our own file");
+        symlink(replacement, server.workspace().join("b.py")).expect("a link");
+        one(&server, &upstream, definition("a.py", 2, "x")).await;
+        let log = log(&server);
+        has(&log, &["textDocument/didClose", "y = x"]);
+        assert!(!log.contains("hidden"), "{log}");
+    }
 }
 
 #[tokio::test]

@@ -34,4 +34,4 @@ pub(crate) use self::questions::{Found, FoundPlace, FoundSymbol, Operation};
 pub(crate) use self::report::ServerState;
 pub(crate) use self::servers::{Ask, LanguageServers, LanguageServices};
 pub(crate) use self::session::Answer;
-pub(crate) use self::source::read as read_document;
+pub(crate) use self::source::{ReadRules, read as read_document};

@@ -17,7 +17,7 @@ use super::program::ServerProgram;
 use super::questions::Operation;
 use super::report::{ServerReport, ServerState};
 use super::session::{Answer, Question};
-use super::source;
+use super::source::{self, ReadRules, Reread};
 use super::start_rule::{
     Circumstances, SandboxHere, StartRule, may_start, without_code_of_the_repository,
 };
@@ -61,6 +61,8 @@ pub(crate) struct Ask {
     pub(crate) document: Option<Document>,
     pub(crate) place: Option<LineColumn>,
     pub(crate) query: String,
+    /// Whoever asks may see some files.
+    pub(crate) rules: Arc<dyn ReadRules>,
 }
 
 /// A server that may start, for a file or a whole workspace.
@@ -132,9 +134,10 @@ impl LanguageServers {
             None => self.for_workspace(workspace).await?,
         };
         let Lease { session, .. } = &self.pool.acquire(&chosen.key, &chosen.program).await?;
-        let Ask { operation, document, place, query } = ask;
+        let Ask { operation, document, place, query, rules } = ask;
         let document = document.map(|document| (document, chosen.language.clone()));
-        session.ask(&Question { operation, document, place, query }, workspace).await
+        let reread = Reread::Permitted(rules);
+        session.ask(&Question { operation, document, place, query, reread }, workspace).await
     }
 
     /// Starts the server for a file that was read, in the background, and opens the file there.

@@ -21,7 +21,7 @@ use super::program::{Launch, ProgramEnd, ServerProgram};
 use super::progress::Progress;
 use super::published::Published;
 use super::questions::{Found, Operation, Reading, call_items};
-use super::source::{self, Now};
+use super::source::{self, Now, Reread};
 use crate::blocking::FILES;
 use crate::processes::LastWords;
 use crate::sync;
@@ -53,6 +53,8 @@ pub(super) struct Question {
     pub(super) document: Option<(Document, String)>,
     pub(super) place: Option<LineColumn>,
     pub(super) query: String,
+    /// Which of the other open documents are read again.
+    pub(super) reread: Reread,
 }
 
 /// What a server has answered.
@@ -179,7 +181,7 @@ impl Session {
             return Err(format!("{} does not offer {}", self.name, operation.method()));
         }
         let deadline = Instant::now() + self.timeout;
-        self.synchronise(question.document.as_ref(), workspace)
+        self.synchronise(question.document.as_ref(), workspace, &question.reread)
             .await
             .map_err(|it| self.named(&it))?;
         self.answer(question, deadline).await
@@ -220,7 +222,7 @@ impl Session {
         question: &Question,
         deadline: Instant,
     ) -> Result<Reading, RequestError> {
-        let Question { operation, document, place, query } = question;
+        let Question { operation, document, place, query, .. } = question;
         let path = document.as_ref().map(|(document, _)| document.path.as_path());
         let text = document.as_ref().map(|(document, _)| document.text.as_str());
         let position = text
@@ -260,7 +262,11 @@ impl Session {
     pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
         let deadline = Instant::now() + self.timeout;
         let since = self.told.published.count();
-        let Ok(Some(version)) = self.synchronise(Some(&document), workspace).await else { return };
+        let Ok(Some(version)) =
+            self.synchronise(Some(&document), workspace, &Reread::SameFiles).await
+        else {
+            return;
+        };
         if self.abilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
@@ -291,7 +297,9 @@ impl Session {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
         let since = self.told.published.count();
-        let version = timeout_at(deadline, self.synchronise(Some(&document), workspace)).await;
+        let version =
+            timeout_at(deadline, self.synchronise(Some(&document), workspace, &Reread::SameFiles))
+                .await;
         let version = version.ok()?.ok()??;
         let saved = json!({ "textDocument": { "uri": super::uri::from_path(&path) } });
         _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
@@ -335,15 +343,17 @@ impl Session {
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
+        reread: &Reread,
     ) -> Result<Option<i32>, String> {
         let mut documents = self.documents.lock().await;
         let asked = current.map(|(document, _)| document.path.clone());
         let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
         let others = open.into_iter().filter(|(path, _)| Some(path) != asked.as_ref());
         let (others, workspace): (Vec<_>, _) = (others.collect(), Arc::clone(workspace));
+        let reread = reread.clone();
         let look = move || {
             let now = others.into_iter().map(|(path, file)| {
-                let now = source::now(&workspace, &path, &file);
+                let now = source::now(&workspace, &path, &file, &reread);
                 (path, now)
             });
             now.collect::<Vec<_>>()

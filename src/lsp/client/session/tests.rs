@@ -85,6 +85,7 @@ impl Ground {
             document: Some(self.document(name)),
             place: Some(LineColumn { line: 1, column: 1 }),
             query: String::new(),
+            reread: Reread::SameFiles,
         }
     }
 

@@ -27,7 +27,7 @@ fn output(workspace: &Workspace, hidden: &ExcludedPaths, found: Found) -> ToolOu
         asked_line: Some((LineColumn { line: 1, column: 5 }, "  def f\t(): \u{202e}x".to_owned())),
         shown_path: Some(workspace.path("a.py")),
         working_dir: workspace.root(),
-        hidden: hidden.files(SearchLimits::default()),
+        hidden: Arc::new(hidden.files(SearchLimits::default())),
     };
     rendering.output(&workspace.context().session.workspace)
 }
