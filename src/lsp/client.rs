@@ -20,6 +20,7 @@ mod progress;
 mod published;
 mod questions;
 mod report;
+mod rustup;
 mod servers;
 mod session;
 mod source;

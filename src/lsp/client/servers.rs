@@ -257,6 +257,7 @@ impl LanguageServers {
             settings,
             initialization,
             is_confined: rule == StartRule::Confined,
+            is_trusted,
         };
         Ok(Chosen { key, program, language })
     }

@@ -58,6 +58,7 @@ impl Ground {
             settings: json!({}),
             initialization: json!({}),
             is_confined: true,
+            is_trusted: false,
         };
         let (ours, theirs) = duplex(buffer);
         let mut peer = Framed::new(theirs, MessageCodec::default());
