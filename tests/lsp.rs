@@ -5,7 +5,7 @@ pub(crate) mod real;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -235,6 +235,28 @@ async fn places_outside_come_without_text_and_secrets_not_at_all() {
 }
 
 #[tokio::test]
+async fn an_open_file_that_becomes_one_that_may_not_be_read_is_closed() {
+    for replacement in ["denied.py", ".env"] {
+        let upstream = Upstream::start();
+        let server = scripted(&upstream, "texts")
+            .file("b.py", "b = 1\n")
+            .file(".env", "KEY=hidden\n")
+            .file("denied.py", "hidden = 1\n")
+            .config("permissions.deny", r#"["Read(denied.py)"]"#)
+            .start()
+            .await;
+        one(&server, &upstream, definition("b.py", 1, "b")).await;
+        has(&log(&server), &["textDocument/didOpen", "b = 1"]);
+        fs::remove_file(server.workspace().join("b.py")).expect("our own file");
+        symlink(replacement, server.workspace().join("b.py")).expect("a link");
+        one(&server, &upstream, definition("a.py", 2, "x")).await;
+        let log = log(&server);
+        has(&log, &["textDocument/didClose", "y = x"]);
+        assert!(!log.contains("hidden"), "{log}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_given_up_and_told() {
     let upstream = Upstream::start();
     let server = scripted(&upstream, "never").config("lsp.timeout", r#""200ms""#).start().await;
@@ -267,6 +289,51 @@ async fn a_server_that_the_workspace_brings_is_not_run() {
     has(&answer, &["Error: no tool named LSP is available"]);
     told(&server, &upstream, &[read("a.py"), edit("a.py", "x", "y")]).await;
     assert!(!run.exists());
+}
+
+/// Stands for rustup, which starts what the workspace names unless the variable names another.
+const RUSTUP: &str = r#"#!/bin/sh
+if [ -z "$RUSTUP_TOOLCHAIN" ] && [ -e rust-toolchain.toml ]; then
+    exec ./evil/bin/rust-analyzer
+fi
+"#;
+
+#[tokio::test]
+async fn a_workspace_chooses_no_toolchain_unless_it_is_trusted() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream)
+        .file("Cargo.toml", "")
+        .file("a.rs", "fn x() {}\n")
+        .file("rust-toolchain.toml", "[toolchain]\npath = \"evil\"\n")
+        .argument("--sandbox=off");
+    let (workspace, home) = (builder.workspace(), builder.home().to_owned());
+    let (bin, run) = (home.join("bin"), workspace.join("was-run"));
+    let evil = format!("#!/bin/sh\necho run >>{}\n", run.display());
+    let builder = builder.file("evil/bin/rust-analyzer", &evil);
+    let log = workspace.join(LOG);
+    fs::create_dir_all(&bin).expect("a directory");
+    fs::write(bin.join("server.py"), SCRIPT).expect("a file");
+    let script = bin.join("server.py");
+    let line = format!("exec /usr/bin/python3 {} plain {}\n", script.display(), log.display());
+    fs::write(bin.join("rustup"), format!("{RUSTUP}{line}")).expect("a file");
+    for program in [bin.join("rustup"), workspace.join("evil/bin/rust-analyzer")] {
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("our own file");
+    }
+    symlink("rustup", bin.join("rust-analyzer")).expect("a link");
+    fs::create_dir_all(home.join(".rustup")).expect("a directory");
+    let settings = "version = \"12\"\ndefault_toolchain = \"stable\"\n";
+    fs::write(home.join(".rustup/settings.toml"), settings).expect("a file");
+    // Without trust, the operator's word for the server lets it start.
+    let own =
+        "[lsp.servers.own]\ncommand = \"rust-analyzer\"\nextensions = { \".rs\" = \"rust\" }\n";
+    let builder = builder.tables(own).environment("HOME", &home.to_string_lossy());
+    let server = builder.environment("PATH", &bin.to_string_lossy()).start().await;
+    let answer = one(&server, &upstream, definition("a.rs", 1, "x")).await;
+    has(&answer, &["a.rs:1:1: fn x() {}"]);
+    assert!(!run.exists());
+    trust(&server, "trust", &workspace);
+    one(&server, &upstream, definition("a.rs", 1, "x")).await;
+    assert!(run.exists());
 }
 
 #[tokio::test]

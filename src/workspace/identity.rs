@@ -64,6 +64,12 @@ impl FileVersion {
         }
     }
 
+    /// Which file this is, in whatever state.
+    #[cfg(feature = "lsp")]
+    pub(crate) fn file(&self) -> FileId {
+        self.id
+    }
+
     /// When the file or its attributes changed last, in milliseconds since 1970.
     pub(crate) fn changed_ms(&self) -> i64 {
         let (seconds, nanoseconds) = self.changed;

@@ -114,6 +114,8 @@ if MODE == "header":
 while True:
     message = receive()
     method, number, params = message.get("method"), message.get("id"), message.get("params")
+    if MODE == "texts":
+        note(f"{method} " + json.dumps(params, sort_keys=True))
     if method is None:
         note("answer " + json.dumps(message.get("result", message.get("error")), sort_keys=True))
     elif method == "initialize":

@@ -26,10 +26,6 @@ use crate::sync;
 /// Messages that wait for a server that does not read. Whoever sends more waits.
 const MAX_WAITING: usize = 64;
 
-/// The room that is reserved for the notifications of one document: that another is closed, and
-/// that it is opened.
-const MAX_NOTIFICATIONS: usize = 2;
-
 /// A notification of the server.
 pub(super) type OnNotification = Box<dyn Fn(&str, &Params) + Send + Sync>;
 
@@ -142,11 +138,11 @@ impl Connection {
 
     /// Waits until there is room for the notifications of one document. What is told then is
     /// told at once, so that it cannot be given up half-way.
-    pub(super) async fn room(&self) -> Result<Room<'_>, RequestError> {
+    pub(super) async fn room(&self, notifications: usize) -> Result<Room<'_>, RequestError> {
         if self.has_ended() {
             return Err(self.why_ended());
         }
-        let room = self.outgoing.reserve_many(MAX_NOTIFICATIONS).await;
+        let room = self.outgoing.reserve_many(notifications).await;
         room.map(Room).map_err(|_| self.why_ended())
     }
 

@@ -24,6 +24,9 @@ pub(crate) struct Document {
     pub(crate) version: FileVersion,
 }
 
+/// The most that a server is told for one document: to close another one, and to open it.
+pub(super) const MAX_NOTIFICATIONS: usize = 2;
+
 /// A notification for the server.
 pub(super) type Notification = (&'static str, Value);
 

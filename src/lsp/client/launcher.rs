@@ -1,6 +1,7 @@
 //! Starts language servers through the supervisor: with the environment of commands, and in the
 //! sandbox without a network.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::program::{Launch, ProgramEnd, ServerProgram, StartedProgram};
+use super::rustup;
+use crate::blocking::FILES;
 use crate::processes::confinement::{Confinement, Network, Shown};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, Exit, PipedEnd, PipedProcess, RunError, Runner};
@@ -41,7 +44,8 @@ impl Launcher {
             confinement,
             kept_alive,
         };
-        let started = self.runner.spawn_piped(&command, Vec::new());
+        let variables = self.variables(program).await.map_err(|error| unstarted(&error))?;
+        let started = self.runner.spawn_piped(&command, variables);
         let PipedProcess { stdin, stdout, stderr, mut tree } =
             started.map_err(|error| unstarted(&error))?;
         Ok(StartedProgram {
@@ -50,6 +54,19 @@ impl Launcher {
             errors: Box::new(stderr),
             end: ProgramEnd::new(async move { reason(tree.ended().await) }),
         })
+    }
+
+    async fn variables(
+        &self,
+        program: &ServerProgram,
+    ) -> Result<Vec<(OsString, OsString)>, String> {
+        if program.is_trusted {
+            return Ok(Vec::new());
+        }
+        let (home, roots) = (self.runner.home(), program.roots.clone());
+        let program = program.program.clone();
+        let variables = FILES.run(move || rustup::variables(&program, &home, &roots)).await;
+        variables.map_err(|error| error.to_string())?.map_err(ToOwned::to_owned)
     }
 
     /// The sandbox of commands, without a network whatever commands have, and with the place

@@ -18,6 +18,9 @@ pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 /// Characters of the text of an error that are told.
 const MAX_ERROR_CHARS: usize = 300;
 
+/// The server has given the request up, though nobody has cancelled it.
+const REQUEST_CANCELLED: i64 = -32800;
+
 /// The document has changed while the server computed the answer.
 const CONTENT_MODIFIED: i64 = -32801;
 
@@ -114,7 +117,7 @@ impl Visitor<'_> for MessageIdVisitor {
 impl ResponseError {
     /// Whether the same request may get an answer a moment later.
     pub(super) fn is_passing(&self) -> bool {
-        [CONTENT_MODIFIED, SERVER_CANCELLED].contains(&self.code)
+        [REQUEST_CANCELLED, CONTENT_MODIFIED, SERVER_CANCELLED].contains(&self.code)
     }
 }
 

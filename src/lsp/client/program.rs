@@ -24,6 +24,8 @@ pub(super) struct ServerProgram {
     pub(super) initialization: Value,
     /// Whether it runs in the sandbox. Else in none.
     pub(super) is_confined: bool,
+    /// Whether the workspace may choose programs.
+    pub(super) is_trusted: bool,
 }
 
 /// A program that has been started.

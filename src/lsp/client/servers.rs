@@ -19,7 +19,7 @@ use super::program::ServerProgram;
 use super::questions::Operation;
 use super::report::{ReportedServer, ServerReport, ServerState};
 use super::session::{Answer, Question};
-use super::source;
+use super::source::{self, ReadRules, Reread};
 use super::start_rule::{
     Circumstances, SandboxHere, StartRule, may_start, without_code_of_the_repository,
 };
@@ -65,6 +65,8 @@ pub(crate) struct Ask {
     pub(crate) document: Option<Document>,
     pub(crate) place: Option<LineColumn>,
     pub(crate) query: String,
+    /// Whoever asks may see some files.
+    pub(crate) rules: Arc<dyn ReadRules>,
 }
 
 /// A server that may start, for a file or a whole workspace.
@@ -162,9 +164,10 @@ impl LanguageServers {
             None => self.for_workspace(workspace).await?,
         };
         let Lease { session, .. } = &self.pool.acquire(&chosen.key, &chosen.program).await?;
-        let Ask { operation, document, place, query } = ask;
+        let Ask { operation, document, place, query, rules } = ask;
         let document = document.map(|document| (document, chosen.language.clone()));
-        session.ask(&Question { operation, document, place, query }, workspace).await
+        let reread = Reread::Permitted(rules);
+        session.ask(&Question { operation, document, place, query, reread }, workspace).await
     }
 
     /// Starts the server for a file that was read, in the background, and opens the file there.
@@ -248,19 +251,12 @@ impl LanguageServers {
         self.chosen(&server, language, root, workspace, is_trusted).await.map(Some)
     }
 
-    /// The server whose project files lie in the workspace's own directory.
+    /// The server whose project the workspace's own directory is.
     async fn for_workspace(self: &Arc<Self>, workspace: &Arc<Workspace>) -> Result<Chosen, String> {
         let (detection, is_trusted) = self.look(workspace).await;
         let root = workspace.root().to_owned();
         let within = root.clone();
-        let find = move || {
-            let has_project = |server: &&DetectedServer| {
-                server.roots.iter().any(|name| within.join(name).symlink_metadata().is_ok())
-            };
-            let (servers, found) = (&detection.servers, detection.servers.iter().find(has_project));
-            let only = if let [only] = &servers[..] { Some(only) } else { None };
-            found.or(only).cloned()
-        };
+        let find = move || detection.server_for_workspace(&within).cloned();
         let server = FILES.run(find).await.map_err(|error| error.to_string())?;
         let server = server.ok_or(
             "no project file in the workspace tells which language server to ask; name a file of \
@@ -300,6 +296,7 @@ impl LanguageServers {
             settings,
             initialization,
             is_confined,
+            is_trusted,
         };
         Ok(Chosen { key, program, language })
     }

@@ -12,16 +12,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::abilities::{Abilities, initialize};
-use super::connection::{Connection, RequestError, Room};
+use super::connection::{Connection, RequestError};
 use super::diagnostics::{self, ChangedFindings, Diagnostics, Finding, Findings};
-use super::documents::{Document, Documents, Sent};
+use super::documents::{Document, Documents, MAX_NOTIFICATIONS, Notification, Sent};
 use super::message::Params;
 use super::positions::{Encoding, LineColumn};
 use super::program::{Launch, ProgramEnd, ServerProgram};
 use super::progress::Progress;
 use super::published::Published;
 use super::questions::{Found, Operation, Reading, call_items};
-use super::source::{self, Now};
+use super::source::{self, Now, Reread};
 use crate::blocking::FILES;
 use crate::processes::LastWords;
 use crate::sync;
@@ -54,6 +54,8 @@ pub(super) struct Question {
     pub(super) document: Option<(Document, String)>,
     pub(super) place: Option<LineColumn>,
     pub(super) query: String,
+    /// Which of the other open documents are read again.
+    pub(super) reread: Reread,
 }
 
 /// What a server has answered.
@@ -62,7 +64,7 @@ pub(crate) struct Answer {
     pub(crate) server: String,
     pub(crate) found: Found,
     pub(crate) encoding: Encoding,
-    /// The server was still reading the project, so there may be more.
+    /// The server may still have been reading the project, so there may be more.
     pub(crate) is_still_indexing: bool,
     /// What else the server has sent is none of the protocol's.
     pub(crate) malformed: usize,
@@ -172,8 +174,8 @@ impl Session {
         }
     }
 
-    /// Asks, with all open documents as they are on the disk. An empty answer is asked again
-    /// while the server still reads the project.
+    /// Asks, with all open documents as they are on the disk. The question is put again while the
+    /// server cannot answer it, or finds nothing and still reads the project.
     pub(super) async fn ask(
         &self,
         question: &Question,
@@ -184,8 +186,14 @@ impl Session {
             return Err(format!("{} does not offer {}", self.name, operation.method()));
         }
         let deadline = Instant::now() + self.timeout;
-        let synchronised = self.synchronise(question.document.as_ref(), workspace, deadline).await;
+        let reread = &question.reread;
+        let document = question.document.as_ref();
+        let synchronised = self.synchronise(document, workspace, reread, deadline).await;
         synchronised.map_err(|error| self.named(&error))?;
+        self.answer(question, deadline).await
+    }
+
+    async fn answer(&self, question: &Question, deadline: Instant) -> Result<Answer, String> {
         let mut empty = None;
         loop {
             // As of the question: what the server says of itself meanwhile may be newer than
@@ -202,13 +210,18 @@ impl Session {
                     sleep_until(again).await;
                     continue;
                 }
+                (Err(RequestError::Refused(error)), _) if error.is_passing() => {
+                    let why = format!("cannot answer now: {error}; ask again later");
+                    return Err(self.named(&why));
+                }
                 (Err(error @ RequestError::Ended(_)), _) => {
                     return Err(self.named(&self.with_last_words(error.to_string()).await));
                 }
                 (Err(error), _) => return Err(self.named(&error.to_string())),
             };
             if !found.is_empty() || has_read_the_project || is_last {
-                let is_still_indexing = self.is_indexing();
+                let may_be_too_early = found.is_empty() && !has_read_the_project;
+                let is_still_indexing = self.is_indexing() || may_be_too_early;
                 let (server, encoding) = (self.name.clone(), self.abilities.encoding);
                 return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
             }
@@ -222,7 +235,7 @@ impl Session {
         question: &Question,
         deadline: Instant,
     ) -> Result<Reading, RequestError> {
-        let Question { operation, document, place, query } = question;
+        let Question { operation, document, place, query, .. } = question;
         let path = document.as_ref().map(|(document, _)| document.path.as_path());
         let text = document.as_ref().map(|(document, _)| document.text.as_str());
         let position = text
@@ -261,7 +274,8 @@ impl Session {
     /// change brings can be told apart.
     pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
         let deadline = Instant::now() + self.timeout;
-        let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
+        let synchronised =
+            self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let Ok(Some(sent)) = synchronised else { return };
         if self.abilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
@@ -292,7 +306,8 @@ impl Session {
     ) -> Option<ChangedFindings> {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
-        let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
+        let synchronised =
+            self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let sent = synchronised.ok()??;
         let saved = json!({ "textDocument": { "uri": super::uri::from_path(&path) } });
         _ = timeout_at(deadline, self.connection.notify("textDocument/didSave", &saved)).await;
@@ -335,9 +350,11 @@ impl Session {
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
+        reread: &Reread,
         deadline: Instant,
     ) -> Result<Option<Sent>, String> {
-        let synchronised = timeout_at(deadline, self.synchronise_all(current, workspace)).await;
+        let synchronised =
+            timeout_at(deadline, self.synchronise_all(current, workspace, reread)).await;
         synchronised.map_err(|_| "did not read what it was sent in time".to_owned())?
     }
 
@@ -346,33 +363,42 @@ impl Session {
         &self,
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
+        reread: &Reread,
     ) -> Result<Option<Sent>, String> {
-        let reports = || self.told.published.count();
         let mut documents = self.documents.lock().await;
         let asked = current.map(|(document, _)| document.path.clone());
         let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
         let others = open.into_iter().filter(|(path, _)| Some(path) != asked.as_ref());
-        for (path, now) in changed_on_disk(others.collect(), workspace).await? {
-            let mut room = self.room().await?;
-            let told = match now {
-                Now::Same => continue,
+        for (path, now) in changed_on_disk(others.collect(), workspace, reread).await? {
+            self.change_documents(&mut documents, |documents, reports| match now {
+                Now::Same => Vec::new(),
                 // Its language was told when it was opened.
-                Now::Changed(document) => documents.update(&document, "", reports()),
+                Now::Changed(document) => documents.update(&document, "", reports),
                 Now::Gone => documents.close(&path).into_iter().collect(),
-            };
-            self.told.published.follow(documents.paths());
-            told.iter().for_each(|(method, params)| room.tell(method, params));
+            })
+            .await?;
         }
         let Some((document, language)) = current else { return Ok(None) };
-        let mut room = self.room().await?;
-        let told = documents.update(document, language, reports());
-        self.told.published.follow(documents.paths());
-        told.iter().for_each(|(method, params)| room.tell(method, params));
+        self.change_documents(&mut documents, |documents, reports| {
+            documents.update(document, language, reports)
+        })
+        .await?;
         Ok(documents.sent(&document.path))
     }
 
-    async fn room(&self) -> Result<Room<'_>, String> {
-        self.connection.room().await.map_err(|error| error.to_string())
+    /// Changes the documents and tells the server, or neither: whoever waits for room may be
+    /// interrupted, and the server must have what the documents say that it has.
+    async fn change_documents(
+        &self,
+        documents: &mut Documents,
+        change: impl FnOnce(&mut Documents, u64) -> Vec<Notification>,
+    ) -> Result<(), String> {
+        let room = self.connection.room(MAX_NOTIFICATIONS).await;
+        let mut room = room.map_err(|error| error.to_string())?;
+        let told = change(documents, self.told.published.count());
+        self.told.published.follow(documents.paths());
+        told.iter().for_each(|(method, params)| room.tell(method, params));
+        Ok(())
     }
 
     async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {
@@ -454,14 +480,15 @@ impl Told {
 async fn changed_on_disk(
     documents: Vec<(PathBuf, FileVersion)>,
     workspace: &Arc<Workspace>,
+    reread: &Reread,
 ) -> Result<Vec<(PathBuf, Now)>, String> {
     if documents.is_empty() {
         return Ok(Vec::new());
     }
-    let workspace = Arc::clone(workspace);
+    let (workspace, reread) = (Arc::clone(workspace), reread.clone());
     let look = move || {
         let all = documents.into_iter().map(|(path, file)| {
-            let now = source::now(&workspace, &path, &file);
+            let now = source::now(&workspace, &path, &file, &reread);
             (path, now)
         });
         all.filter(|(_, now)| !matches!(now, Now::Same)).collect()

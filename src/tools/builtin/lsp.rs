@@ -3,7 +3,7 @@
 mod render;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -12,10 +12,11 @@ use serde::Deserialize;
 use self::render::Rendering;
 use crate::blocking::FILES;
 use crate::input_schema::PropertyAliases;
-use crate::lsp::{self, Ask, Document, LanguageServers, LineColumn, Operation};
+use crate::lsp::{self, Ask, Document, LanguageServers, LineColumn, Operation, ReadRules};
 use crate::permissions::{AccessKind, AccessRequest, HiddenFiles, Permit, SearchScope};
 use crate::text;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
+use crate::workspace::FileId;
 
 /// The names of the operations, for the model.
 const OPERATIONS: [(&str, Operation); 9] = [
@@ -62,7 +63,14 @@ pub(crate) struct LspInput {
 /// What was read under the permit, before the server is asked.
 struct Opened {
     document: Option<Document>,
-    hidden: HiddenFiles,
+    hidden: Arc<HiddenFiles>,
+}
+
+/// What an answer may show, a server may be sent.
+impl ReadRules for HiddenFiles {
+    fn may_read(&self, path: &Path, file: FileId) -> bool {
+        !self.covers(path, false) && !self.keeps_secret(path) && !self.has(file)
+    }
 }
 
 impl Lsp {
@@ -124,7 +132,8 @@ impl Tool for Lsp {
         let asked_line = place.zip(document.as_ref()).and_then(|(place, document)| {
             lsp::line(&document.text, place.line).map(|line| (place, line.to_owned()))
         });
-        let ask = Ask { operation, document, place, query };
+        let rules = Arc::<HiddenFiles>::clone(&hidden);
+        let ask = Ask { operation, document, place, query, rules };
         let workspace = Arc::clone(&context.session.workspace);
         let answer = tokio::select! {
             answer = servers.ask(&workspace, ask) => answer.map_err(ToolError::failed)?,
@@ -199,7 +208,7 @@ impl LspInput {
 }
 
 fn open(scope: &SearchScope, has_file: bool) -> Result<Opened, ToolError> {
-    let hidden = scope.hidden();
+    let hidden = Arc::new(scope.hidden());
     if !has_file {
         return Ok(Opened { document: None, hidden });
     }

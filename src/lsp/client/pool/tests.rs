@@ -79,6 +79,7 @@ fn program(key: &ServerKey) -> ServerProgram {
         settings: json!({}),
         initialization: json!({}),
         is_confined: true,
+        is_trusted: false,
     }
 }
 

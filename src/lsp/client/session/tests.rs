@@ -1,3 +1,5 @@
+mod asking_again;
+
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, SinkExt as _, StreamExt as _};
 use tokio::io::{DuplexStream, duplex, empty, split};
@@ -53,6 +55,7 @@ async fn start() -> (Session, Peer) {
         settings: json!({}),
         initialization: json!({}),
         is_confined: true,
+        is_trusted: false,
     };
     let initialize = async {
         let asked = received(&mut peer).await;
@@ -78,6 +81,7 @@ fn question(operation: Operation, text: &str) -> Question {
         document: Some((document("/a.py", text), "python".to_owned())),
         place: Some(LineColumn { line: 1, column: 1 }),
         query: String::new(),
+        reread: Reread::SameFiles,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
 
@@ -29,7 +30,7 @@ pub(super) struct Rendering {
     pub(super) asked_line: Option<(LineColumn, String)>,
     pub(super) shown_path: Option<PathBuf>,
     pub(super) working_dir: PathBuf,
-    pub(super) hidden: HiddenFiles,
+    pub(super) hidden: Arc<HiddenFiles>,
 }
 
 /// What may be shown of a place.
@@ -98,7 +99,7 @@ impl Rendering {
         }
         if is_still_indexing {
             answer.close(format!(
-                "({server} is still indexing the project, so there may be more: ask again later)"
+                "({server} may still be indexing the project, so there may be more: ask again later)"
             ));
         }
         ToolOutput::text(answer).with(json!({

@@ -27,7 +27,7 @@ fn output(workspace: &Workspace, hidden: &ExcludedPaths, found: Found) -> ToolOu
         asked_line: Some((LineColumn { line: 1, column: 5 }, "  def f\t(): \u{202e}x".to_owned())),
         shown_path: Some(workspace.path("a.py")),
         working_dir: workspace.root(),
-        hidden: hidden.files(SearchLimits::default()),
+        hidden: Arc::new(hidden.files(SearchLimits::default())),
     };
     rendering.output(&workspace.context().session.workspace)
 }
@@ -65,7 +65,7 @@ fn places_come_with_their_lines_where_those_may_be_read() {
     (1 left out, in files that may not be read)
     (1 left out, in what is no file)
     (2 left out, which server sent malformed)
-    (server is still indexing the project, so there may be more: ask again later)
+    (server may still be indexing the project, so there may be more: ask again later)
     ");
     assert_eq!(
         (&output.structured["result_count"], &output.structured["file_count"]),
