@@ -360,17 +360,13 @@ impl McpServers {
     /// A tool may have changed, or gone, since the turn began.
     fn expect_offered(&self, server: &Server, tool: &McpTool) -> Result<(), McpFault> {
         let catalogue = server.now().catalogue;
-        let now = catalogue.tools.iter().find(|now| now.own_name == tool.own_name);
-        let why = match now {
-            Some(now) => {
-                let fault = self.pin_fault(server, &self.0.services.pins.current(), now);
-                let is_same = now.digest == tool.digest;
-                fault.or_else(|| (!is_same).then(|| "the server has changed it".to_owned()))
-            }
-            None => {
-                let dropped = catalogue.dropped.iter().find(|now| now.own_name == tool.own_name);
-                Some(dropped.map_or("the server has it no more", |now| &now.why).to_owned())
-            }
+        let why = if let Some(now) = catalogue.tool(&tool.own_name) {
+            let fault = self.pin_fault(server, &self.0.services.pins.current(), now);
+            let is_same = now.digest == tool.digest;
+            fault.or_else(|| (!is_same).then(|| "the server has changed it".to_owned()))
+        } else {
+            let dropped = catalogue.dropped.iter().find(|now| now.own_name == tool.own_name);
+            Some(dropped.map_or("the server has it no more", |now| &now.why).to_owned())
         };
         let told = |why| McpFault(format!("{} is not offered any more: {why}", tool.name));
         why.map_or(Ok(()), |why| Err(told(why)))

@@ -76,6 +76,12 @@ pub(super) struct Offers {
     pub(super) facts: ServerFacts,
 }
 
+impl Offers {
+    pub(super) fn tool(&self, own_name: &str) -> Option<&Arc<McpTool>> {
+        self.tools.iter().find(|tool| tool.own_name == own_name)
+    }
+}
+
 /// A server as it is now.
 #[derive(Clone, Debug)]
 pub(super) struct Status {
