@@ -26,7 +26,7 @@ pub(crate) enum Operation {
     WorkspaceSymbols,
     Implementation,
     /// The functions at a place whose calls can be asked about.
-    CallItems,
+    PrepareCallHierarchy,
     IncomingCalls,
     OutgoingCalls,
 }
@@ -71,7 +71,7 @@ enum AnyLocation {
     Plain(Location),
 }
 
-/// The crate's own type has the forms of old servers deprecated. They are still sent.
+/// `gen_lsp_types` marks the older forms deprecated; servers still send them.
 #[derive(Deserialize)]
 struct Hover {
     contents: OneOrMany<Marked>,
@@ -101,7 +101,7 @@ impl Operation {
             Self::DocumentSymbols => "textDocument/documentSymbol",
             Self::WorkspaceSymbols => "workspace/symbol",
             Self::Implementation => "textDocument/implementation",
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => {
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
                 "textDocument/prepareCallHierarchy"
             }
         }
@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// The name of the ability in what a server says of itself.
+    /// The name of the capability in what a server says of itself.
     pub(super) fn provider(self) -> &'static str {
         match self {
             Self::Definition => "definitionProvider",
@@ -125,7 +125,9 @@ impl Operation {
             Self::DocumentSymbols => "documentSymbolProvider",
             Self::WorkspaceSymbols => "workspaceSymbolProvider",
             Self::Implementation => "implementationProvider",
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => "callHierarchyProvider",
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
+                "callHierarchyProvider"
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Operation {
                 let all = answer.read::<Option<Vec<WorkspaceSymbol>>>()?.unwrap_or_default();
                 Found::Places(all.into_iter().take(MAX_PLACES).map(workspace_symbol).collect())
             }
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => {
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
                 let all = answer.read::<Option<Vec<CallHierarchyItem>>>()?.unwrap_or_default();
                 Found::Places(all.iter().take(MAX_PLACES).map(item).collect())
             }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::abilities::{Abilities, initialize};
+use super::capabilities::{Capabilities, initialize};
 use super::connection::{Connection, RequestError, Room};
 use super::diagnostics::{self, Finding, MAX_KEPT};
 use super::documents::{Document, Documents, Sent};
@@ -75,13 +75,13 @@ pub(crate) struct Answer {
 pub(super) struct Session {
     name: String,
     connection: Connection,
-    abilities: Abilities,
+    capabilities: Capabilities,
     documents: tokio::sync::Mutex<Documents>,
-    told: Arc<Told>,
-    /// The diagnostics before a change, by document.
-    known: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
+    notifications: Arc<Notifications>,
+    /// What the server found wrong at last, by document: before a change, what was there before.
+    last_findings: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
     /// Changes with them.
-    known_changed: watch::Sender<()>,
+    last_findings_changed: watch::Sender<()>,
     last_words: LastWords,
     since: Instant,
     timeout: Duration,
@@ -90,7 +90,7 @@ pub(super) struct Session {
 
 /// What the server has told without being asked.
 #[derive(Debug)]
-struct Told {
+struct Notifications {
     progress: Mutex<Progress>,
     /// Changes with the progress.
     changed: watch::Sender<()>,
@@ -110,8 +110,8 @@ impl Session {
         timeout: Duration,
     ) -> Result<Self, String> {
         let started = launcher.launch(program).await?;
-        let told = Arc::new(Told::default());
-        let (listener, settings) = (Arc::clone(&told), program.settings.clone());
+        let notifications = Arc::new(Notifications::default());
+        let (listener, settings) = (Arc::clone(&notifications), program.settings.clone());
         let on_notification = Box::new(move |method: &str, params: &Params| {
             listener.take(method, params);
         });
@@ -121,35 +121,35 @@ impl Session {
         let mut session = Self {
             name: program.name.clone(),
             connection,
-            abilities: Abilities::default(),
+            capabilities: Capabilities::default(),
             documents: tokio::sync::Mutex::default(),
-            told,
-            known: Mutex::default(),
-            known_changed: watch::Sender::new(()),
+            notifications,
+            last_findings: Mutex::default(),
+            last_findings_changed: watch::Sender::new(()),
             last_words,
             since: Instant::now(),
             timeout,
             end: started.end,
         };
         match session.initialize(program).await {
-            Ok(abilities) => session.abilities = abilities,
+            Ok(capabilities) => session.capabilities = capabilities,
             Err(error) => return Err(session.with_last_words(error).await),
         }
         Ok(session)
     }
 
-    async fn initialize(&self, program: &ServerProgram) -> Result<Abilities, String> {
+    async fn initialize(&self, program: &ServerProgram) -> Result<Capabilities, String> {
         let params = initialize(&program.root, &program.initialization);
         // Whoever starts it limits the time.
         let answer = self.connection.request("initialize", &params, Duration::MAX).await;
-        let abilities = Abilities::read(&answer.map_err(|error| error.to_string())?)?;
+        let capabilities = Capabilities::read(&answer.map_err(|error| error.to_string())?)?;
         let settings = json!({ "settings": program.settings });
         for (method, params) in
             [("initialized", json!({})), ("workspace/didChangeConfiguration", settings)]
         {
             self.tell(method, &params).await?;
         }
-        Ok(abilities)
+        Ok(capabilities)
     }
 
     /// Waits for the end of the server, and returns why it has ended.
@@ -182,7 +182,7 @@ impl Session {
         workspace: &Arc<Workspace>,
     ) -> Result<Answer, String> {
         let operation = question.operation;
-        if !self.abilities.has(operation) {
+        if !self.capabilities.has(operation) {
             return Err(format!("{} does not offer {}", self.name, operation.method()));
         }
         let deadline = Instant::now() + self.timeout;
@@ -197,8 +197,7 @@ impl Session {
             let again = Instant::now() + ASK_AGAIN;
             let is_last = deadline <= again;
             let found = match (outcome, empty.take()) {
-                (Ok(found), _) => found,
-                (Err(RequestError::TimedOut(_)), Some(found)) => found,
+                (Ok(found), _) | (Err(RequestError::TimedOut(_)), Some(found)) => found,
                 (Err(RequestError::Refused(error)), found) if error.is_passing() && !is_last => {
                     empty = found;
                     sleep_until(again).await;
@@ -211,7 +210,7 @@ impl Session {
             };
             if !found.is_empty() || has_read_the_project || is_last {
                 let is_still_indexing = self.is_indexing();
-                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                let (server, encoding) = (self.name.clone(), self.capabilities.encoding);
                 return Ok(Answer { server, found, encoding, is_still_indexing });
             }
             empty = Some(found);
@@ -229,7 +228,7 @@ impl Session {
         let text = document.as_ref().map(|(document, _)| document.text.as_str());
         let position = text
             .zip(*place)
-            .and_then(|(text, place)| self.abilities.encoding.to_protocol(text, place));
+            .and_then(|(text, place)| self.capabilities.encoding.to_protocol(text, place));
         let params = operation.params(path, position.unwrap_or_default(), query);
         let answer = self.request(operation.method(), &params, deadline).await?;
         let Some(calls) = operation.calls_method() else {
@@ -265,7 +264,7 @@ impl Session {
         let deadline = Instant::now() + self.timeout;
         let synchronised = self.synchronise(Some(&document), workspace, deadline).await;
         let Ok(Some(sent)) = synchronised else { return };
-        if self.abilities.pulls_diagnostics {
+        if self.capabilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -274,14 +273,14 @@ impl Session {
 
     /// Waits until the server does not say any more that it reads the project.
     async fn indexed(&self) {
-        let mut changed = self.told.changed.subscribe();
+        let mut changed = self.notifications.changed.subscribe();
         while self.is_indexing() {
             _ = changed.changed().await;
         }
     }
 
     fn is_indexing(&self) -> bool {
-        sync::lock(&self.told.progress).is_indexing()
+        sync::lock(&self.notifications.progress).is_indexing()
     }
 
     /// What the server finds wrong with the document, and what it found before. `None`: it has
@@ -309,7 +308,7 @@ impl Session {
         sent: Sent,
         budget: Duration,
     ) -> Option<Vec<Finding>> {
-        let found = if self.abilities.pulls_diagnostics {
+        let found = if self.capabilities.pulls_diagnostics {
             let pulled = self.pulled(&document.path, budget).await?;
             // It answers before it knows anything.
             if pulled.is_empty() && self.is_indexing() {
@@ -317,11 +316,11 @@ impl Session {
             }
             pulled
         } else {
-            let published = &self.told.published;
+            let published = &self.notifications.published;
             published.report_on(&document.path, sent, budget).await?.diagnostics
         };
-        let found = diagnostics::findings(&document.text, self.abilities.encoding, &found);
-        self.know(&document.path, found.clone());
+        let found = diagnostics::findings(&document.text, self.capabilities.encoding, &found);
+        self.remember_findings(&document.path, found.clone());
         Some(found)
     }
 
@@ -349,28 +348,28 @@ impl Session {
         current: Option<&(Document, String)>,
         workspace: &Arc<Workspace>,
     ) -> Result<Option<Sent>, String> {
-        let reports = || self.told.published.count();
+        let reports = || self.notifications.published.count();
         let mut documents = self.documents.lock().await;
         let asked = current.map(|(document, _)| document.path.clone());
         let open: Vec<_> = documents.files().map(|(path, file)| (path.to_owned(), *file)).collect();
         let others = open.into_iter().filter(|(path, _)| Some(path) != asked.as_ref());
         for (path, now) in changed_on_disk(others.collect(), workspace).await? {
-            let mut room = self.room().await?;
+            let room = self.room().await?;
             let told = match now {
                 Now::Same => continue,
                 // Its language was told when it was opened.
                 Now::Changed(document) => documents.update(&document, "", reports()),
                 Now::Gone => {
-                    self.told.published.forget(&path);
+                    self.notifications.published.forget(&path);
                     documents.close(&path).into_iter().collect()
                 }
             };
-            told.iter().for_each(|(method, params)| room.tell(method, params));
+            room.tell(&told);
         }
         let Some((document, language)) = current else { return Ok(None) };
-        let mut room = self.room().await?;
+        let room = self.room().await?;
         let told = documents.update(document, language, reports());
-        told.iter().for_each(|(method, params)| room.tell(method, params));
+        room.tell(&told);
         Ok(documents.sent(&document.path))
     }
 
@@ -384,7 +383,7 @@ impl Session {
 
     /// Whether an empty answer to a question of now is one.
     fn has_read_the_project(&self) -> bool {
-        let progress = sync::lock(&self.told.progress);
+        let progress = sync::lock(&self.notifications.progress);
         match progress.settled_since() {
             Some(settled) => SETTLING <= settled.elapsed(),
             None => !progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed(),
@@ -393,11 +392,11 @@ impl Session {
 
     /// What was found before a change. A list that has just come may not be read yet.
     async fn findings_before(&self, path: &Path, deadline: Instant) -> Option<Vec<Finding>> {
-        let mut changed = self.known_changed.subscribe();
+        let mut changed = self.last_findings_changed.subscribe();
         let patience = deadline.min(Instant::now() + READ_PATIENCE);
         loop {
-            let known = self.known_findings(path);
-            if known.is_some() || self.told.published.last(path).is_none() {
+            let known = self.last_findings_of(path);
+            if known.is_some() || self.notifications.published.last(path).is_none() {
                 return known;
             }
             if timeout_at(patience, changed.changed()).await.is_err() {
@@ -406,21 +405,20 @@ impl Session {
         }
     }
 
-    fn known_findings(&self, path: &Path) -> Option<Vec<Finding>> {
-        // From a server that publishes, the last list is there without having been waited for.
-        let known = sync::lock(&self.known);
-        known.iter().find(|(known, _)| known == path).map(|(_, findings)| findings.clone())
+    fn last_findings_of(&self, path: &Path) -> Option<Vec<Finding>> {
+        let all = sync::lock(&self.last_findings);
+        all.iter().find(|(other, _)| other == path).map(|(_, findings)| findings.clone())
     }
 
-    fn know(&self, path: &Path, findings: Vec<Finding>) {
-        let mut known = sync::lock(&self.known);
-        known.retain(|(other, _)| other != path);
-        if super::documents::MAX_OPEN <= known.len() {
-            known.remove(0);
+    fn remember_findings(&self, path: &Path, findings: Vec<Finding>) {
+        let mut all = sync::lock(&self.last_findings);
+        all.retain(|(other, _)| other != path);
+        if super::documents::MAX_OPEN <= all.len() {
+            all.remove(0);
         }
-        known.push((path.to_owned(), findings));
-        drop(known);
-        self.known_changed.send_replace(());
+        all.push((path.to_owned(), findings));
+        drop(all);
+        self.last_findings_changed.send_replace(());
     }
 
     fn named(&self, error: &str) -> String {
@@ -436,14 +434,14 @@ impl Session {
     }
 }
 
-impl Default for Told {
+impl Default for Notifications {
     fn default() -> Self {
         let published = Published::default();
         Self { progress: Mutex::default(), changed: watch::Sender::new(()), published }
     }
 }
 
-impl Told {
+impl Notifications {
     fn take(&self, method: &str, params: &Params) {
         if method == "textDocument/publishDiagnostics" {
             self.published.take(params, MAX_KEPT);
