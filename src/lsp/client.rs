@@ -1,9 +1,9 @@
-//! The client of language servers. All that a server sends is bounded, and taken for what the
-//! repository would say.
+//! The client of language servers. All that a server sends is bounded, and treated as untrusted
+//! repository content.
 
-mod abilities;
 mod after_change;
 mod answers;
+mod capabilities;
 mod catalogue;
 mod codec;
 mod connection;

@@ -20,6 +20,7 @@ use tokio_util::codec::{FramedRead, FramedWrite};
 
 use super::answers::answer;
 use super::codec::MessageCodec;
+use super::documents::Notification;
 use super::message::{self, Incoming, Params, ResponseError};
 use crate::sync;
 
@@ -172,9 +173,9 @@ impl Connection {
 
 impl Room<'_> {
     /// Tells the server. There is room for no more than a document needs.
-    pub(super) fn tell(&mut self, method: &str, params: &Value) {
-        debug_assert!(0 < self.0.len(), "a document needs more room");
-        if let Some(permit) = self.0.next() {
+    pub(super) fn tell(self, notifications: &[Notification]) {
+        debug_assert!(notifications.len() <= self.0.len(), "a document needs more room");
+        for ((method, params), permit) in notifications.iter().zip(self.0) {
             permit.send(message::notification(method, params));
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Operation {
     WorkspaceSymbols,
     Implementation,
     /// The functions at a place whose calls can be asked about.
-    CallItems,
+    PrepareCallHierarchy,
     IncomingCalls,
     OutgoingCalls,
 }
@@ -89,7 +89,7 @@ struct LocationMembers {
     target_selection_range: Option<Range>,
 }
 
-/// The crate's own type has the forms of old servers deprecated. They are still sent.
+/// `gen_lsp_types` marks the older forms deprecated; servers still send them.
 #[derive(Deserialize)]
 struct Hover {
     contents: Listed<MarkedText, MAX_PLACES>,
@@ -146,7 +146,7 @@ impl Operation {
             Self::DocumentSymbols => "textDocument/documentSymbol",
             Self::WorkspaceSymbols => "workspace/symbol",
             Self::Implementation => "textDocument/implementation",
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => {
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
                 "textDocument/prepareCallHierarchy"
             }
         }
@@ -161,7 +161,7 @@ impl Operation {
         }
     }
 
-    /// The name of the ability in what a server says of itself.
+    /// The name of the capability in what a server says of itself.
     pub(super) fn provider(self) -> &'static str {
         match self {
             Self::Definition => "definitionProvider",
@@ -170,7 +170,9 @@ impl Operation {
             Self::DocumentSymbols => "documentSymbolProvider",
             Self::WorkspaceSymbols => "workspaceSymbolProvider",
             Self::Implementation => "implementationProvider",
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => "callHierarchyProvider",
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
+                "callHierarchyProvider"
+            }
         }
     }
 
@@ -210,7 +212,7 @@ impl Operation {
             Self::WorkspaceSymbols => {
                 places(answer.read().ok()?, |it: AnySymbol, into| into.push(it.flat()))
             }
-            Self::CallItems | Self::IncomingCalls | Self::OutgoingCalls => {
+            Self::PrepareCallHierarchy | Self::IncomingCalls | Self::OutgoingCalls => {
                 places(answer.read().ok()?, |it: AnySymbol, into| into.push(it.flat()))
             }
         }

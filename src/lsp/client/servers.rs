@@ -21,7 +21,7 @@ use super::report::{ReportedServer, ServerReport, ServerState};
 use super::session::{Answer, Question};
 use super::source::{self, ReadRules, Reread};
 use super::start_rule::{
-    Circumstances, SandboxHere, StartRule, may_start, without_code_of_the_repository,
+    Circumstances, LspConfinement, SandboxHere, may_start, without_code_of_the_repository,
 };
 use crate::blocking::FILES;
 use crate::lsp::settings::LspSettings;
@@ -104,7 +104,7 @@ impl LanguageServers {
         let (detection, is_trusted) = self.look(workspace).await;
         let mut servers = Vec::new();
         for server in &detection.servers {
-            if self.start_rule(server, workspace, is_trusted).await.is_ok() {
+            if self.confinement(server, workspace, is_trusted).await.is_ok() {
                 servers.push(server.clone());
             }
         }
@@ -126,7 +126,7 @@ impl LanguageServers {
             ServerReport { faults: detection.faults.clone(), ..ServerReport::default() };
         let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
         for server in &detection.servers {
-            let rule = self.start_rule(server, workspace, is_trusted).await;
+            let rule = self.confinement(server, workspace, is_trusted).await;
             let its = |key: &ServerKey| key.name == server.name;
             let running = phases.iter().filter(|(key, _)| its(key) && key.workspace == roots);
             let of = |root: Option<&Path>, state: ServerState| ReportedServer {
@@ -140,7 +140,7 @@ impl LanguageServers {
                     report.servers.push(of(None, ServerState::Off(why)));
                     continue;
                 }
-                Ok(rule) => ServerState::OnDemand { is_confined: rule == StartRule::Confined },
+                Ok(rule) => ServerState::OnDemand { is_confined: rule == LspConfinement::Confined },
             };
             let states =
                 running.filter_map(|(key, phase)| Some(of(Some(&key.root), state(phase)?)));
@@ -273,8 +273,8 @@ impl LanguageServers {
         workspace: &Arc<Workspace>,
         is_trusted: bool,
     ) -> Result<Chosen, String> {
-        let rule = self.start_rule(server, workspace, is_trusted).await?;
-        let is_confined = rule == StartRule::Confined;
+        let rule = self.confinement(server, workspace, is_trusted).await?;
+        let is_confined = rule == LspConfinement::Confined;
         let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
         let (name, workspace) = (server.name.clone(), roots.clone());
         let key = ServerKey { name, root: root.clone(), workspace, is_trusted, is_confined };
@@ -301,12 +301,12 @@ impl LanguageServers {
         Ok(Chosen { key, program, language })
     }
 
-    async fn start_rule(
+    async fn confinement(
         &self,
         server: &DetectedServer,
         workspace: &Arc<Workspace>,
         is_trusted: bool,
-    ) -> Result<StartRule, String> {
+    ) -> Result<LspConfinement, String> {
         let sandbox = match self.services.sandbox.level().await {
             Some(_) => SandboxHere::Holds,
             None if self.services.is_sandbox_required => SandboxHere::NoneButRequired,

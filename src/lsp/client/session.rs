@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::abilities::{Abilities, initialize};
+use super::capabilities::{Capabilities, initialize};
 use super::connection::{Connection, RequestError};
 use super::diagnostics::{self, ChangedFindings, Diagnostics, Finding, Findings};
 use super::documents::{Document, Documents, MAX_NOTIFICATIONS, Notification, Sent};
@@ -75,13 +75,13 @@ pub(crate) struct Answer {
 pub(super) struct Session {
     name: String,
     connection: Connection,
-    abilities: Abilities,
+    capabilities: Capabilities,
     documents: tokio::sync::Mutex<Documents>,
-    told: Arc<Told>,
-    /// The diagnostics before a change, by document.
-    known: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
+    notifications: Arc<Notifications>,
+    /// What the server found wrong at last, by document: before a change, what was there before.
+    last_findings: Mutex<Vec<(PathBuf, Vec<Finding>)>>,
     /// Changes with them.
-    known_changed: watch::Sender<()>,
+    last_findings_changed: watch::Sender<()>,
     last_words: LastWords,
     since: Instant,
     timeout: Duration,
@@ -90,7 +90,7 @@ pub(super) struct Session {
 
 /// What the server has told without being asked.
 #[derive(Debug)]
-struct Told {
+struct Notifications {
     progress: Mutex<Progress>,
     /// Changes with the progress.
     changed: watch::Sender<()>,
@@ -110,8 +110,8 @@ impl Session {
         timeout: Duration,
     ) -> Result<Self, String> {
         let started = launcher.launch(program).await?;
-        let told = Arc::new(Told::default());
-        let (listener, settings) = (Arc::clone(&told), program.settings.clone());
+        let notifications = Arc::new(Notifications::default());
+        let (listener, settings) = (Arc::clone(&notifications), program.settings.clone());
         let on_notification = Box::new(move |method: &str, params: &Params| {
             listener.take(method, params);
         });
@@ -121,35 +121,35 @@ impl Session {
         let mut session = Self {
             name: program.name.clone(),
             connection,
-            abilities: Abilities::default(),
+            capabilities: Capabilities::default(),
             documents: tokio::sync::Mutex::default(),
-            told,
-            known: Mutex::default(),
-            known_changed: watch::Sender::new(()),
+            notifications,
+            last_findings: Mutex::default(),
+            last_findings_changed: watch::Sender::new(()),
             last_words,
             since: Instant::now(),
             timeout,
             end: started.end,
         };
         match session.initialize(program).await {
-            Ok(abilities) => session.abilities = abilities,
+            Ok(capabilities) => session.capabilities = capabilities,
             Err(error) => return Err(session.with_last_words(error).await),
         }
         Ok(session)
     }
 
-    async fn initialize(&self, program: &ServerProgram) -> Result<Abilities, String> {
+    async fn initialize(&self, program: &ServerProgram) -> Result<Capabilities, String> {
         let params = initialize(&program.root, &program.initialization);
         // Whoever starts it limits the time.
         let answer = self.connection.request("initialize", &params, Duration::MAX).await;
-        let abilities = Abilities::read(&answer.map_err(|error| error.to_string())?)?;
+        let capabilities = Capabilities::read(&answer.map_err(|error| error.to_string())?)?;
         let settings = json!({ "settings": program.settings });
         for (method, params) in
             [("initialized", json!({})), ("workspace/didChangeConfiguration", settings)]
         {
             self.tell(method, &params).await?;
         }
-        Ok(abilities)
+        Ok(capabilities)
     }
 
     /// Waits for the end of the server, and returns why it has ended.
@@ -182,7 +182,7 @@ impl Session {
         workspace: &Arc<Workspace>,
     ) -> Result<Answer, String> {
         let operation = question.operation;
-        if !self.abilities.has(operation) {
+        if !self.capabilities.has(operation) {
             return Err(format!("{} does not offer {}", self.name, operation.method()));
         }
         let deadline = Instant::now() + self.timeout;
@@ -222,7 +222,7 @@ impl Session {
             if !found.is_empty() || has_read_the_project || is_last {
                 let may_be_too_early = found.is_empty() && !has_read_the_project;
                 let is_still_indexing = self.is_indexing() || may_be_too_early;
-                let (server, encoding) = (self.name.clone(), self.abilities.encoding);
+                let (server, encoding) = (self.name.clone(), self.capabilities.encoding);
                 return Ok(Answer { server, found, encoding, is_still_indexing, malformed });
             }
             empty = Some(Reading { found, malformed });
@@ -240,7 +240,7 @@ impl Session {
         let text = document.as_ref().map(|(document, _)| document.text.as_str());
         let position = text
             .zip(*place)
-            .and_then(|(text, place)| self.abilities.encoding.to_protocol(text, place));
+            .and_then(|(text, place)| self.capabilities.encoding.to_protocol(text, place));
         let params = operation.params(path, position.unwrap_or_default(), query);
         let answer = self.request(operation.method(), &params, deadline).await?;
         let unreadable = RequestError::Unreadable;
@@ -277,7 +277,7 @@ impl Session {
         let synchronised =
             self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let Ok(Some(sent)) = synchronised else { return };
-        if self.abilities.pulls_diagnostics {
+        if self.capabilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -286,14 +286,14 @@ impl Session {
 
     /// Waits until the server does not say any more that it reads the project.
     async fn indexed(&self) {
-        let mut changed = self.told.changed.subscribe();
+        let mut changed = self.notifications.changed.subscribe();
         while self.is_indexing() {
             _ = changed.changed().await;
         }
     }
 
     fn is_indexing(&self) -> bool {
-        sync::lock(&self.told.progress).is_indexing()
+        sync::lock(&self.notifications.progress).is_indexing()
     }
 
     /// What the server finds wrong with the document, beside what it found before. `None`: it has
@@ -322,7 +322,7 @@ impl Session {
         sent: Sent,
         budget: Duration,
     ) -> Option<Findings> {
-        let found = if self.abilities.pulls_diagnostics {
+        let found = if self.capabilities.pulls_diagnostics {
             let pulled = self.pulled(&document.path, budget).await?;
             // It answers before it knows anything.
             if pulled.items.is_empty() && self.is_indexing() {
@@ -330,11 +330,11 @@ impl Session {
             }
             pulled
         } else {
-            let published = &self.told.published;
+            let published = &self.notifications.published;
             published.report_on(&document.path, sent, budget).await?.diagnostics
         };
-        let found = diagnostics::findings(&document.text, self.abilities.encoding, &found);
-        self.know(&document.path, found.all.clone());
+        let found = diagnostics::findings(&document.text, self.capabilities.encoding, &found);
+        self.remember_findings(&document.path, found.all.clone());
         Some(found)
     }
 
@@ -394,10 +394,10 @@ impl Session {
         change: impl FnOnce(&mut Documents, u64) -> Vec<Notification>,
     ) -> Result<(), String> {
         let room = self.connection.room(MAX_NOTIFICATIONS).await;
-        let mut room = room.map_err(|error| error.to_string())?;
-        let told = change(documents, self.told.published.count());
-        self.told.published.follow(documents.paths());
-        told.iter().for_each(|(method, params)| room.tell(method, params));
+        let room = room.map_err(|error| error.to_string())?;
+        let told = change(documents, self.notifications.published.count());
+        self.notifications.published.follow(documents.paths());
+        room.tell(&told);
         Ok(())
     }
 
@@ -407,7 +407,7 @@ impl Session {
 
     /// Whether an empty answer to a question of now is one.
     fn has_read_the_project(&self) -> bool {
-        let progress = sync::lock(&self.told.progress);
+        let progress = sync::lock(&self.notifications.progress);
         match progress.settled_since() {
             Some(settled) => SETTLING <= settled.elapsed(),
             None => !progress.is_indexing() && FIRST_SECONDS <= self.since.elapsed(),
@@ -416,11 +416,11 @@ impl Session {
 
     /// What was found before a change. A list that has just come may not be read yet.
     async fn findings_before(&self, path: &Path, deadline: Instant) -> Option<Vec<Finding>> {
-        let mut changed = self.known_changed.subscribe();
+        let mut changed = self.last_findings_changed.subscribe();
         let patience = deadline.min(Instant::now() + READ_PATIENCE);
         loop {
-            let known = self.known_findings(path);
-            if known.is_some() || self.told.published.last(path).is_none() {
+            let known = self.last_findings_of(path);
+            if known.is_some() || self.notifications.published.last(path).is_none() {
                 return known;
             }
             if timeout_at(patience, changed.changed()).await.is_err() {
@@ -429,21 +429,20 @@ impl Session {
         }
     }
 
-    fn known_findings(&self, path: &Path) -> Option<Vec<Finding>> {
-        // From a server that publishes, the last list is there without having been waited for.
-        let known = sync::lock(&self.known);
-        known.iter().find(|(known, _)| known == path).map(|(_, findings)| findings.clone())
+    fn last_findings_of(&self, path: &Path) -> Option<Vec<Finding>> {
+        let all = sync::lock(&self.last_findings);
+        all.iter().find(|(other, _)| other == path).map(|(_, findings)| findings.clone())
     }
 
-    fn know(&self, path: &Path, findings: Vec<Finding>) {
-        let mut known = sync::lock(&self.known);
-        known.retain(|(other, _)| other != path);
-        if super::documents::MAX_OPEN <= known.len() {
-            known.remove(0);
+    fn remember_findings(&self, path: &Path, findings: Vec<Finding>) {
+        let mut all = sync::lock(&self.last_findings);
+        all.retain(|(other, _)| other != path);
+        if super::documents::MAX_OPEN <= all.len() {
+            all.remove(0);
         }
-        known.push((path.to_owned(), findings));
-        drop(known);
-        self.known_changed.send_replace(());
+        all.push((path.to_owned(), findings));
+        drop(all);
+        self.last_findings_changed.send_replace(());
     }
 
     fn named(&self, error: &str) -> String {
@@ -459,14 +458,14 @@ impl Session {
     }
 }
 
-impl Default for Told {
+impl Default for Notifications {
     fn default() -> Self {
         let published = Published::default();
         Self { progress: Mutex::default(), changed: watch::Sender::new(()), published }
     }
 }
 
-impl Told {
+impl Notifications {
     fn take(&self, method: &str, params: &Params) {
         if method == "textDocument/publishDiagnostics" {
             self.published.take(params);

@@ -1,7 +1,7 @@
 //! Decides whether a language server may start. Pure.
 //!
-//! It runs the code of the repository: build scripts, macros, plug-ins. So something must hold
-//! it, or the operator must have said that this repository, or this server, needs no holding.
+//! It runs the code of the repository: build scripts, macros, plug-ins. It must be confined, or
+//! the operator must have trusted the repository or configured the server.
 
 use std::fmt;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) enum SandboxHere {
 
 /// How a server may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StartRule {
+pub(super) enum LspConfinement {
     Confined,
     Unconfined,
 }
@@ -44,14 +44,14 @@ impl fmt::Display for MayNotStart {
     }
 }
 
-pub(super) fn may_start(circumstances: Circumstances<'_>) -> Result<StartRule, MayNotStart> {
+pub(super) fn may_start(circumstances: Circumstances<'_>) -> Result<LspConfinement, MayNotStart> {
     let Circumstances { workspace, sandbox, is_trusted, is_configured } = circumstances;
     match sandbox {
-        SandboxHere::Holds => return Ok(StartRule::Confined),
+        SandboxHere::Holds => return Ok(LspConfinement::Confined),
         SandboxHere::NoneButRequired => {
             return Err(MayNotStart("needs the sandbox, and none holds here".to_owned()));
         }
-        SandboxHere::None if is_trusted || is_configured => return Ok(StartRule::Unconfined),
+        SandboxHere::None if is_trusted || is_configured => return Ok(LspConfinement::Unconfined),
         SandboxHere::None => {}
     }
     let workspace = workspace.display();

@@ -26,7 +26,7 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("documentSymbol", Operation::DocumentSymbols),
     ("workspaceSymbol", Operation::WorkspaceSymbols),
     ("goToImplementation", Operation::Implementation),
-    ("prepareCallHierarchy", Operation::CallItems),
+    ("prepareCallHierarchy", Operation::PrepareCallHierarchy),
     ("incomingCalls", Operation::IncomingCalls),
     ("outgoingCalls", Operation::OutgoingCalls),
 ];

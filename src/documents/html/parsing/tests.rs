@@ -46,14 +46,13 @@ fn w29_no_page_makes_a_deep_tree() {
         format!("{}deep inside", many("<div><marquee></div>")),
         format!("{}deep inside", many("<table><div></table-x></span>")),
         format!("{}deep inside", many("<form><div></form>")),
-        format!("{}</svg>deep inside", many("<svg>")),
         many("<template>"),
         many("<svg><col>"),
     ] {
         let document = parsed(&html);
         let start: String = html.chars().take(40).collect();
         assert!(depth(&document) <= 3 * MAX_DEPTH, "{start}: {}", depth(&document));
-        assert!(document.text().contains("deep inside") == html.ends_with("inside"), "{start}");
+        assert!(document.text().contains("deep inside") == html.contains("deep inside"), "{start}");
     }
 }
 

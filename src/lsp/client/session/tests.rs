@@ -234,7 +234,7 @@ async fn a_report_that_came_before_a_file_was_read_is_what_was_wrong_before() {
         answer.unwrap();
 
         session.open((document("/a.py", "x"), "python".to_owned()), &workspace).await;
-        let known = session.known_findings(Path::new("/a.py")).expect("they are known");
+        let known = session.last_findings_of(Path::new("/a.py")).expect("they are known");
         assert_eq!(known.len(), 1);
     }
 }

@@ -177,7 +177,7 @@ fn line_with_text(
     format!("{head}: {}", shown_text(quoted))
 }
 
-/// In the server's own counting of columns: nobody may look at the line.
+/// The column stays in the server's units, since the line may not be read to convert it.
 fn line_without_text(place: &FoundPlace, real: &Path, working_dir: &Path) -> String {
     let (line, column) = (place.position.line, place.position.character);
     let from_one = (line.saturating_add(1), column.saturating_add(1));

@@ -12,11 +12,12 @@ use super::uri;
 
 /// What a server says of itself.
 #[derive(Debug, Default)]
-pub(super) struct Abilities {
+pub(super) struct Capabilities {
     pub(super) encoding: Encoding,
     /// Whether it gives the diagnostics of a document when it is asked.
     pub(super) pulls_diagnostics: bool,
-    capabilities: Map<String, Value>,
+    /// Whether it offers each, by name.
+    offered: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -24,7 +25,7 @@ struct InitializeResult {
     capabilities: Map<String, Value>,
 }
 
-impl Abilities {
+impl Capabilities {
     /// Reads the answer to `initialize`. An encoding that was not offered is an error.
     pub(super) fn read(answer: &Params) -> Result<Self, String> {
         let result: InitializeResult =
@@ -37,16 +38,16 @@ impl Abilities {
                 .and_then(Encoding::from_name)
                 .ok_or_else(|| "chose an encoding of positions that was not offered".to_owned())?,
         };
-        // Only the names of abilities are of use; what they hold may be long.
+        // Only the names of capabilities are of use; what they hold may be long.
         for (_, value) in &mut capabilities {
             *value = Value::Bool(is_there(value));
         }
         let pulls_diagnostics = capabilities.get("diagnosticProvider") == Some(&Value::Bool(true));
-        Ok(Self { encoding, pulls_diagnostics, capabilities })
+        Ok(Self { encoding, pulls_diagnostics, offered: capabilities })
     }
 
     pub(super) fn has(&self, operation: Operation) -> bool {
-        self.capabilities.get(operation.provider()) == Some(&Value::Bool(true))
+        self.offered.get(operation.provider()) == Some(&Value::Bool(true))
     }
 }
 
@@ -96,17 +97,17 @@ mod tests {
     use super::super::message::Incoming;
     use super::*;
 
-    fn abilities(capabilities: &Value) -> Result<Abilities, String> {
+    fn read(capabilities: &Value) -> Result<Capabilities, String> {
         let body = json!({ "id": 1, "result": { "capabilities": capabilities } }).to_string();
         match Incoming::parse(body.as_bytes()) {
-            Ok(Incoming::Response { outcome: Ok(params), .. }) => Abilities::read(&params),
+            Ok(Incoming::Response { outcome: Ok(params), .. }) => Capabilities::read(&params),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn reads_what_a_server_can_do() {
-        let some = abilities(&json!({
+        let some = read(&json!({
             "positionEncoding": "utf-8", "hoverProvider": true, "definitionProvider": {},
             "referencesProvider": false, "diagnosticProvider": { "interFileDependencies": true },
         }));
@@ -114,8 +115,8 @@ mod tests {
         assert_eq!((some.encoding, some.pulls_diagnostics), (Encoding::Utf8, true));
         assert!(some.has(Operation::Hover) && some.has(Operation::Definition));
         assert!(!some.has(Operation::References) && !some.has(Operation::WorkspaceSymbols));
-        assert_eq!(abilities(&json!({})).unwrap().encoding, Encoding::Utf16);
-        assert!(abilities(&json!({ "positionEncoding": "ebcdic" })).is_err());
-        assert!(abilities(&json!([])).is_err());
+        assert_eq!(read(&json!({})).unwrap().encoding, Encoding::Utf16);
+        assert!(read(&json!({ "positionEncoding": "ebcdic" })).is_err());
+        assert!(read(&json!([])).is_err());
     }
 }
