@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::fs;
 
+use tokio::time::sleep;
+
 use super::*;
 
 /// A session with a server in memory, and a workspace with the files `a.py` and `b.py`.
