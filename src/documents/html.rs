@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::conversion::convert_if_asked;
+pub(crate) use self::parsing::Syntax;
 use super::{ConversionError, in_memory};
 use crate::blocking::DOCUMENTS;
 use crate::processes::worker::{WorkerEnd, Workers};
@@ -11,9 +12,10 @@ use crate::text;
 
 mod cleaning;
 mod conversion;
-mod nesting;
+mod parsing;
+mod unseen;
 
-/// The worker's task. Its argument is the URL of the page.
+/// The worker's task. Its arguments are the URL of the page and its syntax.
 const TASK: &str = "html";
 
 /// The most bytes of HTML that are parsed.
@@ -33,15 +35,17 @@ pub(crate) async fn convert(
     workers: &Workers,
     html: &str,
     url: &str,
+    syntax: Syntax,
     cancelled: &CancellationToken,
 ) -> Result<Markdown, ConversionError> {
     let not_started =
         |error: &dyn std::fmt::Display| ConversionError::NotStarted(error.to_string());
     let parsed = text::prefix(html, MAX_HTML_BYTES);
     let input = in_memory(parsed.as_bytes()).map_err(|error| not_started(&error))?;
+    let arguments = [url.to_owned(), syntax.as_argument().to_owned()];
     // Held until the worker has ended.
     let _slot = DOCUMENTS.enter().await.map_err(|error| not_started(&error))?;
-    let answer = workers.run(TASK, &[url.to_owned()], input, cancelled).await;
+    let answer = workers.run(TASK, &arguments, input, cancelled).await;
     let answer = answer.map_err(|error| not_started(&error))?;
     match answer.end {
         WorkerEnd::InOrder => {}

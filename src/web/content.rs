@@ -4,12 +4,15 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::fetch_error::FetchError;
+use crate::documents::html::Syntax;
 
 /// Where HTML may say its encoding, by its standard.
 const META_BYTES: usize = 1024;
 
 /// What the guess of an encoding looks at.
 const SAMPLE_BYTES: usize = 64 << 10;
+
+const XHTML: &str = "application/xhtml+xml";
 
 const MAX_TYPE_CHARS: usize = 100;
 
@@ -52,12 +55,17 @@ impl ContentType {
             || essence.ends_with("+xml")
             || TEXTS.contains(&essence);
         match essence {
-            "text/html" | "application/xhtml+xml" => Ok(Kind::Html),
+            "text/html" | XHTML => Ok(Kind::Html),
             "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
             "" => Ok(kind_by_content(body)),
             _ if is_text => Ok(Kind::Text),
             other => Err(FetchError::Type(other.to_owned())),
         }
+    }
+
+    /// By which rules HTML is read.
+    pub(super) fn syntax(&self) -> Syntax {
+        if self.essence == XHTML { Syntax::Xhtml } else { Syntax::Html }
     }
 
     /// The text of a body: by its mark, by the header, by what HTML says of itself, or by a guess.

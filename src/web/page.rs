@@ -55,7 +55,13 @@ pub(super) async fn read(
         }
         Kind::Html => {
             let source = content_type.decode(&bytes, kind)?;
-            let markdown = html::convert(workers, &source, page.url.url().as_str(), cancelled);
+            let markdown = html::convert(
+                workers,
+                &source,
+                page.url.url().as_str(),
+                content_type.syntax(),
+                cancelled,
+            );
             let markdown = markdown.await.map_err(not_converted)?;
             (page.title, page.text) = (markdown.title, markdown.text);
             page.note = markdown.is_cut.then(|| {

@@ -4,9 +4,7 @@
 use dom_query::{Document, NodeRef};
 use url::Url;
 
-/// Elements whose contents are no text of the page.
-const UNSEEN: &str = "script, style, noscript, template, svg, math, iframe, object, embed, canvas, \
-                      audio, video, head > *, [hidden]";
+use super::unseen;
 
 /// Stands for an ampersand in a target, which the writer would turn into an entity. No text of a page
 /// needs this character, which is for private use.
@@ -17,7 +15,6 @@ const MAX_TARGET_CHARS: usize = 2_000;
 
 /// Removes scripts, styles, comments and what is hidden.
 pub(super) fn remove_unseen(document: &Document) {
-    document.select(UNSEEN).remove();
     let root = document.root();
     let unseen: Vec<_> = root.descendants_it().filter(is_unseen).collect();
     for node in unseen {
@@ -26,17 +23,9 @@ pub(super) fn remove_unseen(document: &Document) {
 }
 
 fn is_unseen(node: &NodeRef<'_>) -> bool {
-    node.is_comment() || node.attr("style").is_some_and(|style| hides(&style))
-}
-
-/// Whether an inline style hides its element.
-fn hides(style: &str) -> bool {
-    let style: String = style.chars().filter(|c| !c.is_whitespace()).collect();
-    style.to_ascii_lowercase().split(';').any(|rule| {
-        let rule = rule.trim_end_matches("!important");
-        matches!(rule, "display:none" | "visibility:hidden" | "visibility:collapse" | "opacity:0")
-            || matches!(rule, "font-size:0" | "font-size:0px")
-    })
+    let Some(name) = node.node_name() else { return node.is_comment() };
+    let is_in_head = || node.parent().is_some_and(|parent| parent.has_name("head"));
+    unseen::is_unseen(&name, |attribute| node.attr(attribute)) || is_in_head()
 }
 
 /// Prepares what is left for being written as Markdown.

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use dom_query::Document;
 use dom_smoothie::{Config, Readability};
 
-use super::{MAX_HTML_BYTES, Markdown, TASK, cleaning, nesting};
+use super::parsing::{self, Syntax};
+use super::{MAX_HTML_BYTES, Markdown, TASK, cleaning};
 use crate::processes::worker::{self, WorkerLimits};
 use crate::text;
 
@@ -23,21 +24,23 @@ const LIMITS: WorkerLimits = WorkerLimits { memory_bytes: 512 << 20, cpu_seconds
 /// Converts a page if this process was started for it.
 pub(crate) fn convert_if_asked() -> Option<ExitCode> {
     let arguments = worker::asked(TASK)?;
-    let outcome = worker::confine_self(LIMITS).and_then(|()| answer(arguments.first()));
+    let outcome = worker::confine_self(LIMITS).and_then(|()| answer(&arguments));
     Some(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn answer(url: Option<&String>) -> io::Result<()> {
+fn answer(arguments: &[String]) -> io::Result<()> {
+    let syntax = arguments.get(1).map_or(Syntax::Html, |argument| Syntax::from_argument(argument));
     let mut html = Vec::new();
     io::stdin().take(MAX_HTML_BYTES as u64).read_to_end(&mut html)?;
-    let markdown = markdown(&String::from_utf8_lossy(&html), url.map(String::as_str));
+    let url = arguments.first().map(String::as_str);
+    let markdown = markdown(&String::from_utf8_lossy(&html), url, syntax);
     let mut output = io::stdout().lock();
     output.write_all(&serde_json::to_vec(&markdown)?)?;
     output.flush()
 }
 
-fn markdown(html: &str, url: Option<&str>) -> Markdown {
-    let document = Document::from(nesting::trimmed(html));
+fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
+    let document = parsing::parse(html, syntax);
     let title = text::shown_line(&document.select("head > title").text());
     cleaning::remove_unseen(&document);
     let article = article(&document, url).filter(|article| {
@@ -56,7 +59,7 @@ fn article(document: &Document, url: Option<&str>) -> Option<String> {
     let config = Config { max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
     let mut reader = Readability::with_document(document.clone(), url, Some(config)).ok()?;
     let article = reader.parse().ok()?;
-    Some(written(&Document::from(article.content), url))
+    Some(written(&parsing::parse(&article.content, Syntax::Html), url))
 }
 
 fn written(document: &Document, url: Option<&str>) -> String {

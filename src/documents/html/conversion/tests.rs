@@ -3,7 +3,7 @@ use insta::assert_snapshot;
 use super::*;
 
 fn text(html: &str) -> String {
-    markdown(html, Some("https://example.com/a/page")).text
+    markdown(html, Some("https://example.com/a/page"), Syntax::Html).text
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn the_gaps_of_the_writer_are_closed() {
     fn main() {}
     ```
     ");
-    assert_eq!(markdown(html, None).title, "T & U");
+    assert_eq!(markdown(html, None, Syntax::Html).title, "T & U");
 }
 
 #[test]
@@ -48,6 +48,25 @@ fn w34_what_nobody_sees_is_left_out() {
                 </span><script>C</script><style>D</style><template>E</template>\u{200b}\u{e0041}</p>\
                 <div style=\"visibility:hidden\">F</div><noscript>G</noscript>";
     assert_eq!(text(html), "seen");
+}
+
+#[test]
+fn w34_no_way_of_hiding_shows_text() {
+    for hidden in [
+        "<span style='display:/**/none'>HID</span>",
+        "<span style='d\\69splay:none'>HID</span>",
+        "<span style='font-size:0em'>HID</span>",
+        "<dialog>HID</dialog>",
+        "<datalist><option>HID</datalist>",
+        "<noembed>HID</noembed>",
+        "<noframes>HID</noframes>",
+        "<script><!--<script></script>HID--></script>",
+        "<svg><![CDATA[ > HID <p>HID ]]></svg>",
+        "<svg><title>HID</title></svg>",
+    ] {
+        assert_eq!(text(&format!("<p>seen</p>{hidden}")), "seen", "{hidden}");
+    }
+    assert_eq!(text("<dialog open>seen</dialog>"), "seen");
 }
 
 #[test]
@@ -69,4 +88,33 @@ fn w29_a_page_of_200_000_nested_elements_is_its_text() {
     assert_eq!(text(&html), "deep inside");
     let unclosed = format!("{}deep inside", "<b><font>".repeat(100_000));
     assert!(text(&unclosed).contains("deep inside"));
+}
+
+#[test]
+fn xhtml_is_read_as_xml_ends_elements() {
+    let read = |html: &str| {
+        let page = markdown(html, None, Syntax::Xhtml);
+        format!("{}|{}", page.title, page.text)
+    };
+    let html = "<html xmlns=\"http://www.w3.org/1999/xhtml\"><head><title>a</title><script src=\"x\"/>\
+                <style/></head><body><div hidden=\"\"/><p>hello<wbr/></p><svg><g/></svg>\
+                <![CDATA[<b>]]></body></html>";
+    assert_eq!(read(html), "a|hello\n\n\\<b>");
+    assert_eq!(
+        read("<html><head><title/></head><body><p>x</p><iframe/>y</body></html>"),
+        "|x\n\ny"
+    );
+    let declared =
+        "<?xml version=\"1.0\"?><!DOCTYPE html [<!ENTITY x \"boo\">]><html><body>a</body></html>";
+    assert_eq!(read(declared), "|a");
+    assert_eq!(markdown("<title/><p>body is gone", None, Syntax::Html).text, "");
+}
+
+#[test]
+fn w29_the_time_to_convert_a_page_grows_with_its_length() {
+    for (part, times) in
+        [("a &amp; b ", 100_000), ("<a href=x>y</a> ", 25_000), ("<!-- x -->a ", 50_000)]
+    {
+        assert!(text(&part.repeat(times)).len() > times);
+    }
 }
