@@ -12,6 +12,10 @@ impl TrustedHosts {
     pub(crate) fn contains(&self, host: &Host<String>, port: u16) -> bool {
         self.0.iter().any(|(trusted, at)| trusted == host && *at == port)
     }
+
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = &Host<String>> {
+        self.0.iter().map(|(host, _)| host)
+    }
 }
 
 impl<'de> Deserialize<'de> for TrustedHosts {

@@ -6,12 +6,16 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
-use url::Url;
+use url::{Host, Url};
 
 use crate::page_url::TrustedHosts;
+use crate::public_address::{AddressScope, scope};
 
 /// The most results of a search that can be asked for.
 const MAX_RESULTS: usize = 20;
+
+/// The longest time that pages are kept. The cache itself refuses 1000 years.
+const MAX_CACHE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// `[web]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -101,8 +105,36 @@ impl Default for SearchSettings {
 impl WebSettings {
     /// The key that cannot be followed, and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
+        let times = [("web.connect_timeout", self.connect_timeout), ("web.timeout", self.timeout)];
+        if let Some((key, _)) = times.into_iter().find(|(_, time)| time.is_zero()) {
+            return Some((key, "0 would leave no time for an answer".to_owned()));
+        }
+        let sizes = [("web.max_bytes", self.max_bytes), ("web.max_decoded", self.max_decoded)];
+        if let Some((key, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return Some((key, "0 would leave nothing of a page".to_owned()));
+        }
+        if self.cache > MAX_CACHE {
+            return Some(("web.cache", "must be a year (\"365d\") or less".to_owned()));
+        }
+        if self.summary_model.as_ref().is_some_and(|model| model.trim().is_empty()) {
+            return Some(("web.summary_model", "must name a model, or be left out".to_owned()));
+        }
+        if let Some(host) = self.trusted_hosts.hosts().find(|host| is_out_of_reach(host)) {
+            let reason = format!("no page of {host} is ever fetched: take it out");
+            return Some(("web.trusted_hosts", reason));
+        }
         self.search.fault()
     }
+}
+
+/// Whether it is an address that is not connected to, trusted or not.
+fn is_out_of_reach(host: &Host<String>) -> bool {
+    let address = match host {
+        Host::Domain(_) => return false,
+        Host::Ipv4(address) => (*address).into(),
+        Host::Ipv6(address) => (*address).into(),
+    };
+    scope(address) == AddressScope::Forbidden
 }
 
 impl SearchSettings {
@@ -162,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_provider_needs_its_keys() {
+    fn settings_with_which_nothing_can_work_are_faults() {
         let fault = |text: &str| {
             let settings: WebSettings = toml::from_str(text).unwrap();
             settings.fault().map(|(key, why)| format!("{key} {why}")).unwrap_or_default()
@@ -178,6 +210,19 @@ mod tests {
             let fault = fault(&format!("search.provider = {provider:?}"));
             assert_eq!(fault, format!("{key} must be set for the provider {provider}"));
         }
+        for (text, key) in [
+            ("cache = \"9000000h\"", "web.cache"),
+            ("timeout = \"0s\"", "web.timeout"),
+            ("connect_timeout = \"0\"", "web.connect_timeout"),
+            ("max_bytes = \"0\"", "web.max_bytes"),
+            ("max_decoded = \"0\"", "web.max_decoded"),
+            ("summary_model = \" \"", "web.summary_model"),
+            ("trusted_hosts = [\"169.254.169.254:80\"]", "web.trusted_hosts"),
+        ] {
+            let fault = fault(text);
+            assert!(fault.starts_with(key), "{text}: {fault}");
+        }
+        assert_eq!(fault("cache = \"365d\"\ntrusted_hosts = [\"10.0.0.1:80\", \"[::1]:9\"]"), "");
         for text in ["x = 1", "search.x = 1", "search.url = \"http://u:p@h/\"", "timeout = 5"] {
             assert!(toml::from_str::<WebSettings>(text).is_err(), "{text}");
         }
