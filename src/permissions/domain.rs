@@ -18,7 +18,8 @@ impl DomainPattern {
             Some(host) => (host, true),
             None => (domain, false),
         };
-        Ok(Self { host: host_of(host).ok_or_else(wrong)?, is_below })
+        let host = host_of(host).filter(|host| !is_below || !host.starts_with('['));
+        Ok(Self { host: host.ok_or_else(wrong)?, is_below })
     }
 
     /// Whether it covers a host in its ASCII form, in lower case.
@@ -31,8 +32,14 @@ impl DomainPattern {
     }
 }
 
-/// The host as requests have it: in lower case, in its ASCII form, without a dot at the end.
+/// The host as requests have it: in lower case, in its ASCII form, without a dot at the end. An
+/// IPv6 address is in brackets, which a rule may leave out.
 fn host_of(domain: &str) -> Option<String> {
+    let address =
+        domain.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(domain);
+    if let Ok(address) = address.parse() {
+        return Some(url::Host::<String>::Ipv6(address).to_string());
+    }
     let host = domain.strip_suffix('.').unwrap_or(domain);
     let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/\\:@?#%*[]".contains(c);
     if host.is_empty() || host.contains(is_odd) || host.starts_with('.') || host.contains("..") {
@@ -55,9 +62,13 @@ mod tests {
         assert_eq!(host("EXAMPLE.com."), "example.com");
         assert_eq!(host("*.bücher.example"), "xn--bcher-kva.example");
         assert_eq!(host("127.0.0.1"), "127.0.0.1");
-        for wrong in
-            ["", "*", "*.", "a/b", "a:80", "a@b", "a b", "..", "a..b", "a*", "x.*.y", "%41"]
-        {
+        for loopback in ["[::1]", "::1", "[0:0::0001]"] {
+            assert_eq!(host(loopback), "[::1]");
+        }
+        for wrong in [
+            "", "*", "*.", "a/b", "a:80", "a@b", "a b", "..", "a..b", "a*", "x.*.y", "%41", "[::1",
+            "::1]", "[[::1]]", "[::1]:80", "*.[::1]", "*.::1", "[a.b]",
+        ] {
             assert_eq!(host(wrong), "", "{wrong}");
         }
         assert!(DomainPattern::parse("example.com").is_err());

@@ -191,6 +191,9 @@ impl Policy {
         let rule = self.rules.denying(self.ruled(tool, effect))?;
         Some(match effect {
             AccessEffect::Named(name) => forbids(rule, &format!("{tool} of {name}")),
+            AccessEffect::Fetch(page) if rule.has_specifier() => {
+                forbids(rule, &format!("{tool} of {}", page.host()))
+            }
             _ => denied_by(rule, tool),
         })
     }
@@ -247,7 +250,9 @@ impl Policy {
             && page.has_long_query()
         {
             let why = "its query is so long that it could carry data out".to_owned();
-            return PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Nothing };
+            let how = "with `--permission-mode bypassPermissions` alone: no rule covers it";
+            let remedy = Remedy::Operator(how.to_owned());
+            return PolicyVerdict::Ask { why: Some(why), remedy };
         }
         let reaches_out = matches!(
             effect,
@@ -532,6 +537,25 @@ mod tests {
         let allow = "allow WebFetch(domain:example.com)";
         assert_eq!(by_each_mode(allow, page(256)), "aaaaa");
         assert_eq!(by_each_mode(allow, page(257)), "????a");
+        let asked = judged(Mode::Default, SandboxMode::Auto, allow, page(257));
+        assert!(asked.contains("with `--permission-mode bypassPermissions`"), "{asked}");
+    }
+
+    #[test]
+    fn the_rule_that_a_question_about_a_page_names_allows_it() {
+        for url in ["https://[::1]/", "https://example.com/", "https://127.0.0.1/"] {
+            let asked = judged(Mode::Default, SandboxMode::Auto, "", fetch(url));
+            let (_, rule) = asked.split_once("permissions.allow = [\"").unwrap();
+            let (rule, _) = rule.split_once("\"]").unwrap();
+            assert_eq!(by_each_mode(&format!("allow {rule}"), fetch(url)), "aaaaa", "{rule}");
+        }
+        let denied = judged(
+            Mode::Default,
+            SandboxMode::Auto,
+            "deny WebFetch(domain:a.b)",
+            fetch("https://a.b/"),
+        );
+        assert!(denied.contains("forbids WebFetch of a.b"), "{denied}");
     }
 
     #[test]
