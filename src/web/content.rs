@@ -1,7 +1,14 @@
 //! Decides what a body is, and decodes text. Pure.
 
+use std::cell::Cell;
+
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::RawKind;
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
 
 use super::fetch_error::FetchError;
 use crate::documents::html::Syntax;
@@ -76,11 +83,20 @@ impl ContentType {
             .or_else(|| if kind == Kind::Html { encoding_of_meta(body) } else { None })
             .unwrap_or_else(|| guess(body));
         let (text, _, _) = encoding.decode(body);
-        if text.contains('\0') {
-            return Err(FetchError::Binary);
+        match text.matches('\0').count() {
+            0 => Ok(text.into_owned()),
+            few if kind == Kind::Html && few <= max_nuls(&text) => {
+                Ok(text.replace('\0', "\u{fffd}"))
+            }
+            _ => Err(FetchError::Binary),
         }
-        Ok(text.into_owned())
     }
+}
+
+/// How many signs without a meaning HTML may have, which browsers show as such. Of binary data, each
+/// two hundred and fiftieth byte is one by chance.
+fn max_nuls(text: &str) -> usize {
+    4 + text.len() / 1_000
 }
 
 /// Texts that do not say so.
@@ -116,14 +132,55 @@ fn for_label(label: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.as_bytes()).filter(|encoding| *encoding != REPLACEMENT)
 }
 
+/// What an element `meta` at the beginning of HTML says.
 fn encoding_of_meta(body: &[u8]) -> Option<&'static Encoding> {
-    let start = String::from_utf8_lossy(&body[..body.len().min(META_BYTES)]).to_ascii_lowercase();
-    let at = start.find("charset=")? + "charset=".len();
-    let value = start[at..].trim_start().trim_start_matches(['"', '\'']);
-    let end = value.find(|c: char| matches!(c, '"' | '\'' | ';' | '>' | '/') || c.is_whitespace());
-    let found = for_label(&value[..end.unwrap_or(value.len())])?;
+    let start = String::from_utf8_lossy(&body[..body.len().min(META_BYTES)]);
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from(&*start));
+    let tokenizer = Tokenizer::new(MetaReader::default(), TokenizerOpts::default());
+    while !input.is_empty() {
+        let _ = tokenizer.feed(&input);
+    }
+    let found = tokenizer.sink.0.get()?;
     // Who could read this line was not reading UTF-16.
     Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
+}
+
+/// Keeps the first encoding of an element `meta`. What stands in comments, titles and scripts is no
+/// element.
+#[derive(Default)]
+struct MetaReader(Cell<Option<&'static Encoding>>);
+
+impl TokenSink for MetaReader {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _: u64) -> TokenSinkResult<()> {
+        let Token::TagToken(tag) = token else { return TokenSinkResult::Continue };
+        if tag.kind == TagKind::EndTag {
+            return TokenSinkResult::Continue;
+        }
+        match &*tag.name {
+            "title" | "textarea" => TokenSinkResult::RawData(RawKind::Rcdata),
+            "style" | "noscript" => TokenSinkResult::RawData(RawKind::Rawtext),
+            "script" => TokenSinkResult::RawData(RawKind::ScriptData),
+            "meta" if self.0.get().is_none() => {
+                self.0.set(encoding_of_tag(&tag));
+                TokenSinkResult::Continue
+            }
+            _ => TokenSinkResult::Continue,
+        }
+    }
+}
+
+fn encoding_of_tag(tag: &Tag) -> Option<&'static Encoding> {
+    let attribute = |name: &str| {
+        tag.attrs.iter().find(|attr| &*attr.name.local == name).map(|attr| &*attr.value)
+    };
+    if let Some(charset) = attribute("charset") {
+        return for_label(charset.trim());
+    }
+    attribute("http-equiv").filter(|what| what.eq_ignore_ascii_case("content-type"))?;
+    ContentType::parse(attribute("content")?).charset
 }
 
 fn guess(body: &[u8]) -> &'static Encoding {
@@ -146,7 +203,7 @@ mod tests {
 
     #[test]
     fn w30_a_body_is_decoded_by_what_says_most() {
-        let cases: [(&str, &[u8], &str); 10] = [
+        let cases: [(&str, &[u8], &str); 11] = [
             ("text/html; charset=iso-8859-1", b"f\xfcr", "für"),
             ("text/html; charset=\"UTF-8\"", "für".as_bytes(), "für"),
             ("text/html; charset=latin1", "\u{feff}für".as_bytes(), "für"),
@@ -155,9 +212,10 @@ mod tests {
             ("text/html", b"<meta charset=windows-1252>\xfc", "<meta charset=windows-1252>ü"),
             (
                 "text/html",
-                b"<meta http-equiv=x content='text/html; charset=shift_jis'>\x83n",
-                "<meta http-equiv=x content='text/html; charset=shift_jis'>ハ",
+                b"<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>\x83n",
+                "<meta http-equiv=Content-Type content='text/html; charset=shift_jis'>ハ",
             ),
+            ("text/html", b"<p>a\0b", "<p>a\u{fffd}b"),
             ("text/html", "<meta charset=utf-16>ü".as_bytes(), "<meta charset=utf-16>ü"),
             ("text/plain", "für".as_bytes(), "für"),
             ("text/plain; charset=nonsense", b"Gr\xfc\xdfe aus K\xf6ln", "Grüße aus Köln"),
@@ -165,8 +223,25 @@ mod tests {
         for (content_type, body, expected) in cases {
             assert_eq!(decode(content_type, body).as_deref(), Ok(expected), "{content_type}");
         }
-        assert_eq!(decode("text/html", b"a\0b"), Err(FetchError::Binary));
+        assert_eq!(decode("text/plain", b"a\0b"), Err(FetchError::Binary));
+        assert_eq!(decode("text/html", b"a\0b\0c\0d\0e\0"), Err(FetchError::Binary));
         assert_eq!(decode("", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Err(FetchError::Binary));
+    }
+
+    #[test]
+    fn w30_only_an_element_says_the_encoding_of_html() {
+        for decoy in [
+            "<title>how charset=koi8-r works</title>",
+            "<title><meta charset=koi8-r></title>",
+            "<!-- <meta charset=shift_jis> -->",
+            "<script>'<meta charset=koi8-r>'</script>",
+            "<meta name=description content='text/html; charset=koi8-r'>",
+            "<p title='<meta charset=koi8-r>'>",
+            "<meta charset=nonsense>",
+        ] {
+            let html = format!("{decoy}<meta charset=utf-8>ü");
+            assert_eq!(decode("text/html", html.as_bytes()).as_deref(), Ok(&*html), "{decoy}");
+        }
     }
 
     #[test]
