@@ -1,18 +1,15 @@
 //! Receives a body within its limits, as it is sent and as it is decompressed.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use async_compression::tokio::bufread::{BrotliDecoder, GzipDecoder};
 use futures::StreamExt as _;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt as _, BufReader};
-use tokio_util::io::StreamReader;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::fetch_error::FetchError;
+
+/// How each part of a body in gzip begins (RFC 1952).
+const GZIP_MEMBER: &[u8] = &[0x1f, 0x8b];
 
 /// How much a body may have.
 #[derive(Clone, Copy, Debug)]
@@ -42,69 +39,65 @@ pub(super) async fn receive(response: Response, limits: BodyLimits) -> Result<Bo
     if usize::try_from(announced).is_ok_and(|announced| announced > limits.sent) {
         return Err(FetchError::TooLarge(limits.sent));
     }
-    let sent = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&sent);
-    let stream = response.bytes_stream().map(move |bytes| {
-        let bytes = bytes.map_err(io::Error::other)?;
-        let before = counted.fetch_add(bytes.len(), Ordering::Relaxed);
-        if before + bytes.len() > limits.sent {
-            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+    let mut sent = Vec::new();
+    let mut parts = response.bytes_stream();
+    while let Some(part) = parts.next().await {
+        sent.extend_from_slice(&part.map_err(|_| FetchError::Broken)?);
+        if sent.len() > limits.sent {
+            return Err(FetchError::TooLarge(limits.sent));
         }
-        Ok(bytes)
-    });
-    let mut decoded = decoder(encoding, StreamReader::new(stream)).take(limits.decoded as u64 + 1);
-    let mut bytes = Vec::new();
-    let read = decoded.read_to_end(&mut bytes).await;
-    let sent = sent.load(Ordering::Relaxed);
-    if sent > limits.sent {
-        return Err(FetchError::TooLarge(limits.sent));
     }
-    if bytes.len() > limits.decoded {
-        return Err(FetchError::TooLargeDecoded(limits.decoded));
-    }
-    match read {
-        Ok(_) => Ok(Body { bytes, sent }),
-        Err(error) if is_of_connection(&error) => Err(FetchError::Broken),
-        Err(_) if encoding == Encoding::None => Err(FetchError::Broken),
-        Err(_) => Err(FetchError::Damaged),
-    }
-}
-
-/// Whether the connection is at fault, and not what came over it.
-fn is_of_connection(error: &io::Error) -> bool {
-    error.get_ref().and_then(|inner| inner.downcast_ref::<reqwest::Error>()).is_some()
+    let bytes = decode(encoding, &sent, limits.decoded).await?;
+    Ok(Body { bytes, sent: sent.len() })
 }
 
 /// How the body is encoded. Several encodings, one inside the other, are for nobody's good.
 fn encoding(headers: &HeaderMap) -> Result<Encoding, FetchError> {
-    let mut values = headers.get_all(CONTENT_ENCODING).iter();
-    let encoding = match (values.next(), values.next()) {
-        (None, _) => return Ok(Encoding::None),
-        (Some(encoding), None) => encoding.to_str().unwrap_or("?").trim().to_ascii_lowercase(),
-        (Some(_), Some(_)) => return Err(FetchError::Encoding),
-    };
-    match encoding.as_str() {
-        "" | "identity" => Ok(Encoding::None),
-        "gzip" | "x-gzip" => Ok(Encoding::Gzip),
-        "br" => Ok(Encoding::Brotli),
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let lists: Vec<_> =
+        values.map(|list| list.to_str().unwrap_or("?").to_ascii_lowercase()).collect();
+    let names = lists.iter().flat_map(|list| list.split(',')).map(str::trim);
+    let mut encodings = names.filter(|name| !matches!(*name, "" | "identity"));
+    match (encodings.next(), encodings.next()) {
+        (None, _) => Ok(Encoding::None),
+        (Some("gzip" | "x-gzip"), None) => Ok(Encoding::Gzip),
+        (Some("br"), None) => Ok(Encoding::Brotli),
         _ => Err(FetchError::Encoding),
     }
 }
 
-fn decoder<'r>(
-    encoding: Encoding,
-    body: impl AsyncBufRead + Send + 'r,
-) -> Pin<Box<dyn AsyncRead + Send + 'r>> {
-    let body = BufReader::new(body);
+/// The body without its encoding. As browsers do, this takes a body of nothing for nothing, and
+/// leaves out what follows the end of the encoded data.
+async fn decode(encoding: Encoding, sent: &[u8], limit: usize) -> Result<Vec<u8>, FetchError> {
+    let mut bytes = Vec::new();
     match encoding {
-        Encoding::None => Box::pin(body),
+        _ if sent.is_empty() => {}
+        Encoding::None => bytes.extend_from_slice(&sent[..sent.len().min(limit + 1)]),
+        Encoding::Brotli => read(&mut BrotliDecoder::new(sent), &mut bytes, limit).await?,
         Encoding::Gzip => {
-            let mut decoder = GzipDecoder::new(body);
-            decoder.multiple_members(true);
-            Box::pin(decoder)
+            let mut rest = sent;
+            while rest.len() == sent.len() || rest.starts_with(GZIP_MEMBER) {
+                let mut member = GzipDecoder::new(rest);
+                read(&mut member, &mut bytes, limit).await?;
+                rest = member.into_inner();
+            }
         }
-        Encoding::Brotli => Box::pin(BrotliDecoder::new(body)),
     }
+    if bytes.len() > limit { Err(FetchError::TooLargeDecoded(limit)) } else { Ok(bytes) }
+}
+
+/// Reads on, until one byte more than the limit is there.
+async fn read(
+    decoder: &mut (impl AsyncRead + Unpin),
+    bytes: &mut Vec<u8>,
+    limit: usize,
+) -> Result<(), FetchError> {
+    let room = (limit + 1).saturating_sub(bytes.len());
+    let read = decoder.take(room as u64).read_to_end(bytes).await;
+    if bytes.len() > limit {
+        return Err(FetchError::TooLargeDecoded(limit));
+    }
+    read.map_err(|_| FetchError::Damaged).map(drop)
 }
 
 #[cfg(test)]
@@ -122,9 +115,40 @@ mod tests {
         assert_eq!(of(&[]), Ok(Encoding::None));
         assert_eq!(of(&[" GZIP "]), Ok(Encoding::Gzip));
         assert_eq!(of(&["br"]), Ok(Encoding::Brotli));
+        assert_eq!(of(&["gzip,"]), Ok(Encoding::Gzip));
+        assert_eq!(of(&["identity, identity"]), Ok(Encoding::None));
+        assert_eq!(of(&["identity", "br"]), Ok(Encoding::Brotli));
         for refused in [&["gzip, gzip"][..], &["gzip", "gzip"], &["zstd"], &["deflate"], &["br,br"]]
         {
             assert_eq!(of(refused), Err(FetchError::Encoding), "{refused:?}");
+        }
+    }
+
+    async fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut encoder = async_compression::tokio::bufread::GzipEncoder::new(text);
+        encoder.read_to_end(&mut bytes).await.unwrap();
+        bytes
+    }
+
+    #[tokio::test]
+    async fn what_follows_encoded_data_is_left_out() {
+        let one = gzip(b"one").await;
+        let two = gzip(b"two").await;
+        let decoded = async |bytes: &[&[u8]], limit| {
+            let decoded = decode(Encoding::Gzip, &bytes.concat(), limit).await;
+            decoded.map(|bytes| String::from_utf8(bytes).unwrap())
+        };
+        for rest in [&b""[..], b"\0\0\0", b"JUNK", b"\x1f"] {
+            assert_eq!(decoded(&[&one, rest], 9).await.as_deref(), Ok("one"));
+            assert_eq!(decoded(&[&one, &two, rest], 9).await.as_deref(), Ok("onetwo"));
+        }
+        assert_eq!(decoded(&[&one, &two], 5).await, Err(FetchError::TooLargeDecoded(5)));
+        assert_eq!(decoded(&[&one, &two[..two.len() - 4]], 9).await, Err(FetchError::Damaged));
+        assert_eq!(decoded(&[b"plain"], 9).await, Err(FetchError::Damaged));
+        assert_eq!(decode(Encoding::Brotli, &[0xff; 99], 9).await, Err(FetchError::Damaged));
+        for encoding in [Encoding::None, Encoding::Gzip, Encoding::Brotli] {
+            assert_eq!(decode(encoding, b"", 9).await, Ok(Vec::new()));
         }
     }
 }
