@@ -6,10 +6,6 @@ use url::Url;
 
 use super::unseen;
 
-/// Stands for an ampersand in a target, which the writer would turn into an entity. No text of a page
-/// needs this character, which is for private use.
-pub(super) const AMPERSAND: &str = "\u{f8ff}";
-
 /// Longer ones are pictures and programs inside the page.
 const MAX_TARGET_CHARS: usize = 2_000;
 
@@ -28,12 +24,23 @@ fn is_unseen(node: &NodeRef<'_>) -> bool {
     unseen::is_unseen(&name, |attribute| node.attr(attribute)) || is_in_head()
 }
 
-/// Prepares what is left for being written as Markdown.
-pub(super) fn prepare(document: &Document, url: Option<&str>) {
-    let base = url.and_then(|url| Url::parse(url).ok());
+/// The URL that targets of the page are relative to: what the page says, if it stands on the web.
+pub(super) fn base(document: &Document, url: Option<&str>) -> Option<Url> {
+    let own = url.and_then(|url| Url::parse(url).ok());
+    let said = document.select_single("base[href]").attr("href");
+    let said = said.and_then(|href| match &own {
+        Some(own) => own.join(href.trim()).ok(),
+        None => Url::parse(href.trim()).ok(),
+    });
+    said.filter(|said| matches!(said.scheme(), "http" | "https")).or(own)
+}
+
+/// Prepares what is left for being written as Markdown. `ampersand` stands for an ampersand in a
+/// target, which the writer would turn into an entity.
+pub(super) fn prepare(document: &Document, base: Option<&Url>, ampersand: &str) {
     for (elements, attribute) in [("a[href]", "href"), ("img[src]", "src")] {
         for node in document.select(elements).nodes() {
-            retarget(node, attribute, base.as_ref());
+            retarget(node, attribute, base, ampersand);
         }
     }
     name_first_rows(document);
@@ -41,7 +48,7 @@ pub(super) fn prepare(document: &Document, url: Option<&str>) {
 }
 
 /// Makes a target absolute, and drops one that is none for a reader.
-fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>) {
+fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>, ampersand: &str) {
     let target = node.attr(attribute).unwrap_or_default();
     let target = match base {
         Some(base) => base.join(target.trim()).ok(),
@@ -49,7 +56,7 @@ fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>) {
     };
     let target = target.filter(|url| matches!(url.scheme(), "http" | "https" | "mailto"));
     match target.filter(|url| url.as_str().len() <= MAX_TARGET_CHARS) {
-        Some(url) => node.set_attr(attribute, &url.as_str().replace('&', AMPERSAND)),
+        Some(url) => node.set_attr(attribute, &url.as_str().replace('&', ampersand)),
         None => node.remove_attr(attribute),
     }
 }

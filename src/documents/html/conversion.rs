@@ -1,10 +1,13 @@
 //! The worker's side: finds the article of the page on standard input, and writes it as Markdown.
 
+use std::collections::HashSet;
 use std::io::{self, Read as _, Write as _};
+use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use dom_query::Document;
 use dom_smoothie::{Config, Readability};
+use url::Url;
 
 use super::parsing::{self, Syntax};
 use super::{MAX_HTML_BYTES, Markdown, TASK, cleaning};
@@ -16,6 +19,8 @@ const MIN_ARTICLE_CHARS: usize = 200;
 
 /// From so many elements on, the article is not sought.
 const MAX_ELEMENTS: usize = 100_000;
+
+const PRIVATE_USE: RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
 
 const MAX_TITLE_CHARS: usize = 500;
 
@@ -42,11 +47,12 @@ fn answer(arguments: &[String]) -> io::Result<()> {
 fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
     let document = parsing::parse(html, syntax);
     let title = text::shown_line(&document.select("head > title").text());
+    let base = cleaning::base(&document, url);
     cleaning::remove_unseen(&document);
-    let article = article(&document, url).filter(|article| {
+    let article = article(&document, base.as_ref()).filter(|article| {
         article.chars().filter(|c| !c.is_whitespace()).count() >= MIN_ARTICLE_CHARS
     });
-    let text = article.unwrap_or_else(|| written(&document, url));
+    let text = article.unwrap_or_else(|| written(&document, base.as_ref()));
     Markdown {
         title: text::first_chars(&title, MAX_TITLE_CHARS).to_owned(),
         text: text::without_hidden(&text).into_owned(),
@@ -55,16 +61,25 @@ fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
 }
 
 /// The page without what stands around its article, if it has one.
-fn article(document: &Document, url: Option<&str>) -> Option<String> {
+fn article(document: &Document, base: Option<&Url>) -> Option<String> {
     let config = Config { max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
-    let mut reader = Readability::with_document(document.clone(), url, Some(config)).ok()?;
+    let mut reader =
+        Readability::with_document(document.clone(), base.map(Url::as_str), Some(config)).ok()?;
     let article = reader.parse().ok()?;
-    Some(written(&parsing::parse(&article.content, Syntax::Html), url))
+    Some(written(&parsing::parse(&article.content, Syntax::Html), base))
 }
 
-fn written(document: &Document, url: Option<&str>) -> String {
-    cleaning::prepare(document, url);
-    document.md(None).trim().replace(cleaning::AMPERSAND, "&")
+fn written(document: &Document, base: Option<&Url>) -> String {
+    let mark = unused_character(&document.html());
+    cleaning::prepare(document, base, &mark);
+    document.md(None).trim().replace(&mark, "&")
+}
+
+/// A character for private use that the page does not use.
+fn unused_character(html: &str) -> String {
+    let used: HashSet<char> = html.chars().filter(|c| PRIVATE_USE.contains(c)).collect();
+    // The entity stays as it is on a page that uses them all.
+    PRIVATE_USE.into_iter().find(|c| !used.contains(c)).map_or_else(|| "&".into(), String::from)
 }
 
 #[cfg(test)]

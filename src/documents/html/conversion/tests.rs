@@ -118,3 +118,23 @@ fn w29_the_time_to_convert_a_page_grows_with_its_length() {
         assert!(text(&part.repeat(times)).len() > times);
     }
 }
+
+#[test]
+fn targets_are_relative_to_the_base_that_the_page_names() {
+    let link = |base: &str| text(&format!("<base href='{base}'><a href='x'>l</a>"));
+    assert_eq!(link("http://other.example/dir/"), "[l](http://other.example/dir/x)");
+    assert_eq!(link("/dir/"), "[l](https://example.com/dir/x)");
+    for not_of_the_web in ["javascript:x", "data:text/html,x", "file:///etc/"] {
+        assert_eq!(link(not_of_the_web), "[l](https://example.com/a/x)");
+    }
+    let article =
+        "<p>A sentence of the article, with some commas, and more of them.</p>".repeat(20);
+    let long = text(&format!("<base href='//b.example/'>{article}<p><a href='x'>l</a></p>"));
+    assert!(long.contains("[l](https://b.example/x)"), "{long}");
+}
+
+#[test]
+fn an_ampersand_is_one_only_where_the_page_has_one() {
+    let html = "<p>\u{f8ff}\u{f0000} <a href='/?a=1&amp;b=2'>x &amp; y</a>";
+    assert_eq!(text(html), "\u{f8ff}\u{f0000} [x & y](https://example.com/?a=1&b=2)");
+}
