@@ -106,10 +106,26 @@ pub(crate) fn printable(name: &[u8]) -> String {
 /// `text` without the characters that nobody sees and a model reads: tags, characters that change
 /// the direction of writing, those without a width, and control characters.
 pub(crate) fn without_hidden(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
+    if !text.contains(|c| is_hidden(c) || is_emoji_selector(c)) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.chars().filter(|c| !is_hidden(*c)).collect())
+    let mut last = ' ';
+    let is_shown = |c: &char| {
+        let is_shown = !is_hidden(*c) && (!is_emoji_selector(*c) || has_two_forms(last));
+        last = if is_shown { *c } else { last };
+        is_shown
+    };
+    Cow::Owned(text.chars().filter(is_shown).collect())
+}
+
+/// Chooses whether the character before it is an emoji or plain.
+fn is_emoji_selector(c: char) -> bool {
+    matches!(c, '\u{fe0e}' | '\u{fe0f}')
+}
+
+/// Whether the character may be an emoji and plain: signs and pictures, and what keys have.
+fn has_two_forms(c: char) -> bool {
+    matches!(c, '0'..='9' | '#' | '*' | '©' | '®' | '\u{203c}'..='\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
 /// `text` on one line, without the characters of [`without_hidden`].
@@ -121,7 +137,8 @@ pub(crate) fn is_hidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
         || matches!(
             c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
             | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
         )
@@ -169,7 +186,17 @@ mod tests {
             "run".chars().map(|c| char::from_u32(0xe0000 + c as u32).unwrap()).collect();
         let text = format!("a\u{202e}b\u{2066}c\u{200b}d\u{feff}e{tags}\u{e0101}\u{1b}\tf\n");
         assert_eq!(without_hidden(&text), "abcde\tf\n");
-        assert!(matches!(without_hidden("für ✔\u{fe0f}"), Cow::Borrowed(_)));
+        assert!(matches!(without_hidden("für"), Cow::Borrowed(_)));
+        for emoji in ["für ✔\u{fe0f}", "1\u{fe0f}\u{20e3}", "❤\u{fe0e}"] {
+            assert_eq!(without_hidden(emoji), emoji);
+        }
+        for (text, shown) in [
+            ("a\u{fe00}\u{fe0d}b\u{fe0e}c\u{fe0f}d", "abcd"),
+            ("✔\u{fe0f}\u{fe0f}\u{fe0e}", "✔\u{fe0f}"),
+            ("a\u{3164}b\u{115f}\u{1160}c\u{ffa0}d\u{17b4}\u{17b5}e", "abcde"),
+        ] {
+            assert_eq!(without_hidden(text), shown);
+        }
     }
 
     #[test]
