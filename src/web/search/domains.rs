@@ -47,16 +47,24 @@ impl DomainFilter {
     }
 }
 
-/// In lower case, by IDNA, without a dot at its end.
+/// In lower case, by IDNA, without a dot at its end. `.example.com` and `*.example.com` are ways to
+/// write a domain and what is below it.
 fn normal(domain: &str) -> Result<String, String> {
     let because = || {
         let domain = crate::text::quoted_name(domain);
         format!("\"{domain}\" is no domain; write it as \"example.com\"")
     };
-    let domain = domain.trim().trim_start_matches("*.");
-    let parsed = Host::parse(domain).map_err(|_| because())?.to_string();
-    let parsed = parsed.strip_suffix('.').unwrap_or(&parsed);
-    if parsed.is_empty() { Err(because()) } else { Ok(parsed.to_owned()) }
+    let domain = domain.trim();
+    let domain = domain.strip_prefix("*.").or_else(|| domain.strip_prefix('.')).unwrap_or(domain);
+    let host = Host::parse(domain).map_err(|_| because())?;
+    let text = host.to_string();
+    let text = text.strip_suffix('.').unwrap_or(&text);
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    };
+    // A filter of anything else would match no result, and say nothing.
+    let is_host = !matches!(host, Host::Domain(_)) || text.split('.').all(is_label);
+    if is_host { Ok(text.to_owned()) } else { Err(because()) }
 }
 
 #[cfg(test)]
@@ -79,6 +87,33 @@ mod tests {
         let blocked = DomainFilter::new(&[], &own("*.bücher.example")).unwrap();
         assert!(!passes(&blocked, "xn--bcher-kva.example") && passes(&blocked, "example"));
         assert!(DomainFilter::new(&own("a.b"), &own("c.d")).unwrap_err().contains("not both"));
-        assert!(DomainFilter::new(&own("a b"), &[]).unwrap_err().contains("example.com"));
+    }
+
+    #[test]
+    fn a_filter_means_a_domain_or_is_an_error_that_names_it() {
+        let filter = |domain: &str| DomainFilter::new(&[domain.to_owned()], &[]);
+        let python = filter("docs.python.org").unwrap();
+        for domain in [".docs.python.org", "*.docs.python.org", " Docs.Python.org. "] {
+            assert_eq!(filter(domain).as_ref(), Ok(&python), "{domain}");
+        }
+        let loopback = filter("[::1]").unwrap();
+        assert!(loopback.lets_through(&Url::parse("http://[::1]:9/").unwrap()));
+        for wrong in [
+            "",
+            "*",
+            ".",
+            "*.",
+            "..a",
+            "*.*.a",
+            "a.*",
+            "a b",
+            "a..b",
+            "https://a.b/",
+            "a.b/c",
+            "a:80",
+        ] {
+            let error = filter(wrong).unwrap_err();
+            assert!(error.contains(&format!("\"{wrong}\" is no domain")), "{error}");
+        }
     }
 }
