@@ -5,9 +5,12 @@ use dom_query::{Document, NodeRef};
 use url::Url;
 
 use super::unseen;
+use crate::text;
 
 /// Longer ones are pictures and programs inside the page.
 const MAX_TARGET_CHARS: usize = 2_000;
+
+const MAX_TEXT_BYTES: usize = 2_000;
 
 /// Removes scripts, styles, comments and what is hidden.
 pub(super) fn remove_unseen(document: &Document) {
@@ -33,6 +36,35 @@ pub(super) fn base(document: &Document, url: Option<&str>) -> Option<Url> {
         None => Url::parse(href.trim()).ok(),
     });
     said.filter(|said| matches!(said.scheme(), "http" | "https")).or(own)
+}
+
+/// Splits long texts. The writer of HTML, which the search for the article uses, looks to the end of
+/// a text from each of its ampersands.
+pub(super) fn split_long_texts(document: &Document) {
+    let root = document.root();
+    let texts: Vec<_> = root.descendants_it().filter(NodeRef::is_text).collect();
+    for node in texts {
+        let whole = node.text();
+        let mut rest = &*whole;
+        while rest.len() > MAX_TEXT_BYTES {
+            let part = text::prefix(rest, MAX_TEXT_BYTES);
+            node.insert_before(&document.tree.new_text(part));
+            rest = &rest[part.len()..];
+        }
+        if rest.len() < whole.len() {
+            node.set_text(rest);
+        }
+    }
+}
+
+/// The characters of the texts and attributes of a page.
+pub(super) fn characters(document: &Document, mut seen: impl FnMut(char)) {
+    document.text().chars().for_each(&mut seen);
+    for node in document.root().descendants_it() {
+        for attribute in node.attrs() {
+            attribute.value.chars().for_each(&mut seen);
+        }
+    }
 }
 
 /// Prepares what is left for being written as Markdown. `ampersand` stands for an ampersand in a

@@ -49,6 +49,7 @@ fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
     let title = text::shown_line(&document.select("head > title").text());
     let base = cleaning::base(&document, url);
     cleaning::remove_unseen(&document);
+    cleaning::split_long_texts(&document);
     let article = article(&document, base.as_ref()).filter(|article| {
         article.chars().filter(|c| !c.is_whitespace()).count() >= MIN_ARTICLE_CHARS
     });
@@ -70,14 +71,19 @@ fn article(document: &Document, base: Option<&Url>) -> Option<String> {
 }
 
 fn written(document: &Document, base: Option<&Url>) -> String {
-    let mark = unused_character(&document.html());
+    let mark = unused_character(document);
     cleaning::prepare(document, base, &mark);
     document.md(None).trim().replace(&mark, "&")
 }
 
 /// A character for private use that the page does not use.
-fn unused_character(html: &str) -> String {
-    let used: HashSet<char> = html.chars().filter(|c| PRIVATE_USE.contains(c)).collect();
+fn unused_character(document: &Document) -> String {
+    let mut used = HashSet::new();
+    cleaning::characters(document, |c| {
+        if PRIVATE_USE.contains(&c) {
+            used.insert(c);
+        }
+    });
     // The entity stays as it is on a page that uses them all.
     PRIVATE_USE.into_iter().find(|c| !used.contains(c)).map_or_else(|| "&".into(), String::from)
 }
