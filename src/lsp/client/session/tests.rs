@@ -207,7 +207,8 @@ async fn a_refusal_that_passes_is_no_empty_answer() {
         _ = serve => panic!("it is not asked without end"),
     };
     let error = answer.unwrap_err();
-    assert_eq!(error, "server refused the request: content modified (-32801)");
+    let why = "server cannot answer now: content modified (-32801); ask again later";
+    assert_eq!(error, why);
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,7 +99,7 @@ impl Rendering {
         }
         if is_still_indexing {
             answer.close(format!(
-                "({server} may still be indexing the project, so there may be more: ask again later)"
+                "({server} may be still indexing the project, so there may be more: ask again later)"
             ));
         }
         ToolOutput::text(answer).with(json!({

@@ -65,7 +65,7 @@ fn places_come_with_their_lines_where_those_may_be_read() {
     (1 left out, in files that may not be read)
     (1 left out, in what is no file)
     (2 left out, which server sent malformed)
-    (server may still be indexing the project, so there may be more: ask again later)
+    (server may be still indexing the project, so there may be more: ask again later)
     ");
     assert_eq!(
         (&output.structured["result_count"], &output.structured["file_count"]),
