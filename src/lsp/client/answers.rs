@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::lists::Listed;
 use super::message::{METHOD_NOT_FOUND, Params};
 
 /// More than any server asks for at once.
@@ -10,7 +11,7 @@ const MAX_ITEMS: usize = 256;
 
 #[derive(Deserialize)]
 struct ConfigurationParams {
-    items: Vec<ConfigurationItem>,
+    items: Listed<ConfigurationItem, { MAX_ITEMS + 1 }>,
 }
 
 #[derive(Deserialize)]
@@ -44,10 +45,14 @@ fn configuration(params: &Params, settings: &Value) -> Result<Value, (i64, Strin
     let invalid = |reason: &str| (INVALID_PARAMS, reason.to_owned());
     let asked: ConfigurationParams =
         params.read().map_err(|_| invalid("no configuration items"))?;
-    if MAX_ITEMS < asked.items.len() {
+    let Listed { items, malformed } = asked.items;
+    if MAX_ITEMS < items.len() + malformed {
         return Err(invalid("too many configuration items"));
     }
-    let sections = asked.items.iter().map(|item| section(settings, item.section.as_deref()));
+    if 0 < malformed {
+        return Err(invalid("malformed configuration items"));
+    }
+    let sections = items.iter().map(|item| section(settings, item.section.as_deref()));
     Ok(sections.map(|section| section.cloned().unwrap_or(Value::Null)).collect())
 }
 

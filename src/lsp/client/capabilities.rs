@@ -1,14 +1,20 @@
 //! Says what we are when a server is initialized, and reads what the server is. Pure.
 
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::message::Params;
 use super::positions::Encoding;
 use super::questions::Operation;
 use super::uri;
+
+/// How the names of those capabilities end that anybody asks for.
+const PROVIDER: &str = "Provider";
 
 /// What a server says of itself.
 #[derive(Debug, Default)]
@@ -16,43 +22,40 @@ pub(super) struct Capabilities {
     pub(super) encoding: Encoding,
     /// Whether it gives the diagnostics of a document when it is asked.
     pub(super) pulls_diagnostics: bool,
-    /// Whether it offers each, by name.
-    offered: Map<String, Value>,
+    /// The names of those that it offers.
+    offered: HashSet<String>,
 }
 
+/// Only the names of capabilities are of use; what they hold may be long, and is not read.
 #[derive(Deserialize)]
-struct InitializeResult {
-    capabilities: Map<String, Value>,
+struct InitializeResult<'a> {
+    #[serde(borrow)]
+    capabilities: HashMap<Cow<'a, str>, &'a RawValue>,
 }
 
 impl Capabilities {
     /// Reads the answer to `initialize`. An encoding that was not offered is an error.
     pub(super) fn read(answer: &Params) -> Result<Self, String> {
-        let result: InitializeResult =
+        let InitializeResult { capabilities } =
             answer.read().map_err(|_| "did not say what it can do".to_owned())?;
-        let mut capabilities = result.capabilities;
-        let encoding = match capabilities.get("positionEncoding") {
-            None | Some(Value::Null) => Encoding::default(),
-            Some(name) => name
-                .as_str()
-                .and_then(Encoding::from_name)
+        let encoding = match capabilities.get("positionEncoding").map(|json| json.get()) {
+            None | Some("null") => Encoding::default(),
+            Some(json) => serde_json::from_str(json)
+                .ok()
+                .and_then(|name: &str| Encoding::from_name(name))
                 .ok_or_else(|| "chose an encoding of positions that was not offered".to_owned())?,
         };
-        // Only the names of capabilities are of use; what they hold may be long.
-        for (_, value) in &mut capabilities {
-            *value = Value::Bool(is_there(value));
-        }
-        let pulls_diagnostics = capabilities.get("diagnosticProvider") == Some(&Value::Bool(true));
-        Ok(Self { encoding, pulls_diagnostics, offered: capabilities })
+        let there = capabilities.iter().filter(|(name, json)| {
+            name.ends_with(PROVIDER) && !["null", "false"].contains(&json.get())
+        });
+        let offered: HashSet<String> = there.map(|(name, _)| name.to_string()).collect();
+        let pulls_diagnostics = offered.contains("diagnosticProvider");
+        Ok(Self { encoding, pulls_diagnostics, offered })
     }
 
     pub(super) fn has(&self, operation: Operation) -> bool {
-        self.offered.get(operation.provider()) == Some(&Value::Bool(true))
+        self.offered.contains(operation.provider())
     }
-}
-
-fn is_there(value: &Value) -> bool {
-    !matches!(value, Value::Null | Value::Bool(false))
 }
 
 /// The parameters of `initialize`.
