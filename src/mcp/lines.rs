@@ -28,7 +28,7 @@ pub(super) enum LinesEnd {
     TooLong,
     #[error("it printed more than {MAX_NOISE_LINES} lines that are no messages")]
     Noise,
-    #[error("it sent a message of more than {MAX_VALUES} values")]
+    #[error("{TOO_MANY_VALUES}")]
     Values,
     #[error("{TOO_MANY}")]
     Requests,
@@ -40,6 +40,8 @@ const MAX_DEPTH: usize = 100;
 
 /// The most values of a message. Parsed, each takes up to 200 bytes, and some are two in the text.
 const MAX_VALUES: usize = 500_000;
+
+pub(super) const TOO_MANY_VALUES: &str = "it sent a message of more than 500,000 values";
 
 /// The messages of a server's output, to be read in its place. Ends when the server closes its
 /// output or breaks a limit. Half a line at the end is no message.
@@ -133,7 +135,7 @@ impl Lines {
             if kind.is_request() && !self.requests.take() {
                 return Err(LinesEnd::Requests);
             }
-            if MAX_VALUES < value_count(&self.line) {
+            if has_too_many_values(&self.line) {
                 return Err(LinesEnd::Values);
             }
             match pruned(&self.line) {
@@ -152,8 +154,7 @@ impl Lines {
     }
 }
 
-/// How many values a message has, or a few more.
-fn value_count(message: &[u8]) -> usize {
+pub(super) fn has_too_many_values(message: &[u8]) -> bool {
     let (mut count, mut in_text, mut is_escaped) = (1, false, false);
     for byte in message {
         match byte {
@@ -164,7 +165,7 @@ fn value_count(message: &[u8]) -> usize {
             _ => {}
         }
     }
-    count
+    MAX_VALUES < count
 }
 
 /// The message with `null` in the place of each array and object that is nested too deep. `None`:

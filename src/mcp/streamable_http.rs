@@ -23,7 +23,7 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
-use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, pruned};
+use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, TOO_MANY_VALUES, has_too_many_values, pruned};
 use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::http_client;
@@ -134,6 +134,10 @@ impl HttpClient {
                     broken.set(TOO_MANY);
                     return None;
                 }
+                if has_more_values(&event) {
+                    broken.set(TOO_MANY_VALUES);
+                    return None;
+                }
                 Some(Ok(with_limits(event)))
             }
             Some(Err(error)) => {
@@ -158,6 +162,11 @@ impl HttpClient {
 /// The library's error for this has no name outside of it.
 fn is_too_long(error: &SseError) -> bool {
     matches!(error, SseError::Body(error) if error.to_string().contains("exceeded the maximum size"))
+}
+
+/// Whether the event's message has more values than a server may send.
+fn has_more_values(event: &Sse) -> bool {
+    event.data.as_deref().is_some_and(|data| has_too_many_values(data.as_bytes()))
 }
 
 /// An event as the library may have it: it refuses a message that nests deeply, and with it every
@@ -274,6 +283,10 @@ impl StreamableHttpClient for HttpClient {
         let (broken, mut requests) = (self.broken.clone(), RequestBudget::new());
         let watched = move |event: Result<Sse, SseError>| {
             match &event {
+                Ok(event) if has_more_values(event) => {
+                    broken.set(TOO_MANY_VALUES);
+                    return ready(None);
+                }
                 Ok(Sse { data: Some(data), .. })
                     if MessageKind::of(data.as_bytes()).is_some_and(|kind| kind.is_request()) =>
                 {

@@ -290,10 +290,16 @@ async fn m8_an_event_or_a_body_that_is_too_long_ends_the_connection() {
         let result = json!({"content": [{"type": "text", "text": text}]});
         Json(json!({"jsonrpc": "2.0", "id": 2, "result": result})).into_response()
     };
+    let many = move || async move {
+        let values = format!("[{}[]]", "[],".repeat(600_000));
+        let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{{\"x\":{values}}}}}");
+        (type_of("text/event-stream"), format!("data: {answer}\n\n")).into_response()
+    };
     let all = [
         server_that_answers(event).await,
         server_that_answers(body).await,
         server_that_answers(long).await,
+        server_that_answers(many).await,
     ];
     for server in all {
         let (_servers, answer) = called(&server).await;
