@@ -92,6 +92,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for ServerInput<W> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::task::JoinSet;
     use tokio::time::Instant;
 
     use super::*;
@@ -102,16 +103,17 @@ mod tests {
     async fn m6_a_server_that_reads_nothing_is_given_up_and_a_slow_one_is_not() {
         let (ours, mut theirs) = duplex(10);
         let (mut input, end) = ServerInput::to(ours, PATIENCE);
-        let writing = tokio::spawn(async move { (input.write_all(&[0; 100]).await, input) });
-        // It reads a little, each time just before it is given up.
+        let mut writing = JoinSet::new();
+        writing.spawn(async move { (input.write_all(&[0; 100]).await, input) });
+        // It reads a little, each time before it is given up.
         for _ in 0..5 {
-            sleep(PATIENCE - Duration::from_secs(1)).await;
+            sleep(PATIENCE / 2).await;
             theirs.read_exact(&mut [0; 10]).await.unwrap();
         }
         let began = Instant::now();
         assert_eq!(end.await, Ok(InputEnd::Stalled));
         assert_eq!(began.elapsed(), PATIENCE);
-        let (written, _input) = writing.await.unwrap();
+        let (written, _input) = writing.join_next().await.unwrap().unwrap();
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 

@@ -24,7 +24,7 @@ fn hides(style: &str) -> bool {
     while let Ok(token) = parser.next() {
         let Token::Ident(property) = token else { continue };
         let property = property.to_ascii_lowercase();
-        if parser.try_parse(|parser| parser.expect_colon()).is_err() {
+        if parser.try_parse(Parser::expect_colon).is_err() {
             continue;
         }
         while let Ok(value) = parser.next() {

@@ -203,7 +203,7 @@ impl Operation {
             }
             Self::Definition | Self::References | Self::Implementation => {
                 places(answer.read().ok()?, |it: AnyLocation, into| {
-                    into.push(place(&it.uri, it.position))
+                    into.push(place(&it.uri, it.position));
                 })
             }
             Self::DocumentSymbols => {

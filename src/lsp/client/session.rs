@@ -203,8 +203,7 @@ impl Session {
             let again = Instant::now() + ASK_AGAIN;
             let is_last = deadline <= again;
             let Reading { found, malformed } = match (outcome, empty.take()) {
-                (Ok(reading), _) => reading,
-                (Err(RequestError::TimedOut(_)), Some(reading)) => reading,
+                (Ok(reading), _) | (Err(RequestError::TimedOut(_)), Some(reading)) => reading,
                 (Err(RequestError::Refused(error)), reading) if error.is_passing() && !is_last => {
                     empty = reading;
                     sleep_until(again).await;

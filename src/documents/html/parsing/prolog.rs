@@ -8,8 +8,8 @@ pub(super) fn without_prolog(xml: &str) -> &str {
         rest = rest.trim_start();
         let after = if rest.starts_with("<?") {
             after(rest, "?>")
-        } else if rest.starts_with("<!--") {
-            after(&rest[4..], "-->")
+        } else if let Some(comment) = rest.strip_prefix("<!--") {
+            after(comment, "-->")
         } else if rest.get(..9).is_some_and(|start| start.eq_ignore_ascii_case("<!doctype")) {
             after_doctype(&rest[9..])
         } else {
