@@ -1,5 +1,5 @@
 //! Measures WebFetch of a page of 1 MB beside fetching and converting it by hand, and of one that is
-//! kept. The time of a turn without tools is subtracted.
+//! kept. The time of a turn with a tool that does nothing is subtracted.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::client::{Client, ask, milliseconds_since};
 use super::process::{self, Process};
 use super::report::{Bound, Report, median};
-use super::upstream::{CALLS, CHUNKS, Upstream};
+use super::upstream::{CALLS, STEPS, Upstream};
 
 const PAGE_BYTES: usize = 1_000_000;
 const RUNS: usize = 9;
@@ -70,7 +70,7 @@ impl Fetching {
             site.address
         );
         let server = process::server(&upstream.url(), &settings).await;
-        let plain = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
+        let plain = Client::connect(server.address, &ask(STEPS, true, "none")).await;
         let client = Client::connect(server.address, &ask(CALLS, true, "none")).await;
         let mut fetching = Self { plain, client, _server: server };
         fetching.time().await;
