@@ -1,4 +1,4 @@
-//! Measures WebFetch of a page of 1 MB beside fetching and converting it by hand, and of one that is
+//! Measures `WebFetch` of a page of 1 MB beside fetching and converting it by hand, and of one that is
 //! kept. The time of a turn with a tool that does nothing is subtracted.
 
 use std::fmt::Write as _;

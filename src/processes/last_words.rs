@@ -8,12 +8,15 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::{sync, text};
+use crate::sync;
+#[cfg(any(feature = "lsp", test))]
+use crate::text;
 
 /// Bytes that are kept of it.
 const MAX_BYTES: usize = 4 << 10;
 
 /// Characters of its last line that are told.
+#[cfg(any(feature = "lsp", test))]
 const MAX_CHARS: usize = 200;
 
 /// How long after the end of its output a server's last line may take.
@@ -45,6 +48,7 @@ impl LastWords {
     }
 
     /// Its last line, if it has said anything.
+    #[cfg(any(feature = "lsp", test))]
     pub(crate) async fn line(&self) -> Option<String> {
         last_line(&self.text().await)
     }
@@ -62,6 +66,7 @@ fn keep(kept: &mut Vec<u8>, more: &[u8]) {
     kept.drain(..surplus);
 }
 
+#[cfg(any(feature = "lsp", test))]
 fn last_line(kept: &str) -> Option<String> {
     let lines = kept.lines().map(text::shown_line);
     let last = lines.rev().find(|line| !line.is_empty())?;
