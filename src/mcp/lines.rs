@@ -135,12 +135,10 @@ impl Lines {
             if kind.is_request() && !self.requests.take() {
                 return Err(LinesEnd::Requests);
             }
-            if has_too_many_values(&self.line) {
-                return Err(LinesEnd::Values);
-            }
-            match pruned(&self.line) {
-                Some(pruned) => *message = pruned,
-                None => std::mem::swap(message, &mut self.line),
+            match MessageValues::of(&self.line) {
+                MessageValues::Fit => std::mem::swap(message, &mut self.line),
+                MessageValues::Pruned(pruned) => *message = pruned,
+                MessageValues::TooMany => return Err(LinesEnd::Values),
             }
         } else if !self.line.trim_ascii().is_empty() {
             self.noise += 1;
@@ -154,44 +152,47 @@ impl Lines {
     }
 }
 
-pub(super) fn has_too_many_values(message: &[u8]) -> bool {
-    let (mut count, mut in_text, mut is_escaped) = (1, false, false);
-    for byte in message {
-        match byte {
-            _ if std::mem::take(&mut is_escaped) => {}
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' if !in_text => count += 1,
-            _ => {}
-        }
-    }
-    MAX_VALUES < count
+/// What the values of a message come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MessageValues {
+    Fit,
+    /// Some were nested too deep. The message with `null` in the place of each of them.
+    Pruned(Vec<u8>),
+    TooMany,
 }
 
-/// The message with `null` in the place of each array and object that is nested too deep. `None`:
-/// there is none.
-pub(super) fn pruned(message: &[u8]) -> Option<Vec<u8>> {
-    let (mut depth, mut in_text, mut is_escaped) = (0_usize, false, false);
-    let mut kept: Option<Vec<u8>> = None;
-    for (place, byte) in message.iter().copied().enumerate() {
-        let outer_depth = depth;
-        match byte {
-            _ if std::mem::take(&mut is_escaped) => {}
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => depth += 1,
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
+impl MessageValues {
+    pub(super) fn of(message: &[u8]) -> Self {
+        let (mut count, mut depth, mut in_text, mut is_escaped) = (1, 0_usize, false, false);
+        let mut kept: Option<Vec<u8>> = None;
+        for (place, byte) in message.iter().copied().enumerate() {
+            let outer_depth = depth;
+            match byte {
+                _ if std::mem::take(&mut is_escaped) => {}
+                b'\\' if in_text => is_escaped = true,
+                b'"' => in_text = !in_text,
+                b',' if !in_text => count += 1,
+                b'[' | b'{' if !in_text => {
+                    count += 1;
+                    depth += 1;
+                }
+                b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if outer_depth == MAX_DEPTH && depth == MAX_DEPTH + 1 {
+                kept.get_or_insert_with(|| message[..place].to_vec()).extend(b"null");
+            } else if outer_depth <= MAX_DEPTH
+                && let Some(kept) = &mut kept
+            {
+                kept.push(byte);
+            }
         }
-        if outer_depth == MAX_DEPTH && depth == MAX_DEPTH + 1 {
-            kept.get_or_insert_with(|| message[..place].to_vec()).extend(b"null");
-        } else if outer_depth <= MAX_DEPTH
-            && let Some(kept) = &mut kept
-        {
-            kept.push(byte);
+        match kept {
+            _ if MAX_VALUES < count => Self::TooMany,
+            Some(kept) => Self::Pruned(kept),
+            None => Self::Fit,
         }
     }
-    kept
 }
 
 #[cfg(test)]
@@ -224,15 +225,15 @@ mod tests {
             let (open, close) = ("{\"a\":[".repeat(depth / 2), "]}".repeat(depth / 2));
             format!("{{\"b\":[{open}{inner}{close},\"[[\\\"{{\"]}}")
         };
-        assert_eq!(pruned(nested(98, "1").as_bytes()), None);
+        let fits = |message: &str| MessageValues::of(message.as_bytes()) == MessageValues::Fit;
+        assert!(fits(&nested(98, "1")));
+        let pruned = MessageValues::Pruned(nested(98, "null").into_bytes());
         for inner in ["{}", "[]", "[1,\"]\",[]]"] {
-            let kept = pruned(nested(98, inner).as_bytes()).unwrap();
-            assert_eq!(String::from_utf8(kept).unwrap(), nested(98, "null"));
+            assert_eq!(MessageValues::of(nested(98, inner).as_bytes()), pruned);
         }
-        let kept = pruned(nested(100_000, "1").as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(kept).unwrap(), nested(98, "null"));
+        assert_eq!(MessageValues::of(nested(100_000, "1").as_bytes()), pruned);
         // More is closed than was opened.
-        assert_eq!(pruned("]}]}[{".as_bytes()), None);
+        assert!(fits("]}]}[{"));
     }
 
     #[tokio::test]

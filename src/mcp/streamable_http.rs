@@ -23,7 +23,7 @@ use sse_stream::Sse;
 use tokio::sync::watch;
 use url::Url;
 
-use super::lines::{MAX_MESSAGE_BYTES, TOO_LONG, TOO_MANY_VALUES, has_too_many_values, pruned};
+use super::lines::{MAX_MESSAGE_BYTES, MessageValues, TOO_LONG, TOO_MANY_VALUES};
 use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use crate::http_client;
@@ -134,11 +134,7 @@ impl HttpClient {
                     broken.set(TOO_MANY);
                     return None;
                 }
-                if has_more_values(&event) {
-                    broken.set(TOO_MANY_VALUES);
-                    return None;
-                }
-                Some(Ok(with_limits(event)))
+                limited(event, &broken).map(Ok)
             }
             Some(Err(error)) => {
                 let is_too_long = is_too_long(&error);
@@ -164,19 +160,18 @@ fn is_too_long(error: &SseError) -> bool {
     matches!(error, SseError::Body(error) if error.to_string().contains("exceeded the maximum size"))
 }
 
-/// Whether the event's message has more values than a server may send.
-fn has_more_values(event: &Sse) -> bool {
-    event.data.as_deref().is_some_and(|data| has_too_many_values(data.as_bytes()))
-}
-
 /// An event as the library may have it: it refuses a message that nests deeply, and with it every
-/// tool of a list in which one has such a schema.
-fn with_limits(mut event: Sse) -> Sse {
-    let pruned = event.data.as_deref().and_then(|data| pruned(data.as_bytes()));
-    if let Some(Ok(data)) = pruned.map(String::from_utf8) {
-        event.data = Some(data);
+/// tool of a list in which one has such a schema. `None`: the connection ends.
+fn limited(mut event: Sse, broken: &ConnectionFault) -> Option<Sse> {
+    match event.data.as_deref().map(|data| MessageValues::of(data.as_bytes())) {
+        None | Some(MessageValues::Fit) => {}
+        Some(MessageValues::Pruned(pruned)) => event.data = String::from_utf8(pruned).ok(),
+        Some(MessageValues::TooMany) => {
+            broken.set(TOO_MANY_VALUES);
+            return None;
+        }
     }
-    with_min_retry(event)
+    Some(with_min_retry(event))
 }
 
 /// A server could ask to be asked again at once, for ever.
@@ -281,26 +276,24 @@ impl StreamableHttpClient for HttpClient {
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most)
             .await?;
         let (broken, mut requests) = (self.broken.clone(), RequestBudget::new());
-        let watched = move |event: Result<Sse, SseError>| {
-            match &event {
-                Ok(event) if has_more_values(event) => {
-                    broken.set(TOO_MANY_VALUES);
-                    return ready(None);
+        let mut watched = move |event: Result<Sse, SseError>| match event {
+            Ok(event) => {
+                let data = event.data.as_deref();
+                let kind = data.and_then(|data| MessageKind::of(data.as_bytes()));
+                if kind.is_some_and(|kind| kind.is_request()) && !requests.take() {
+                    broken.set(TOO_MANY);
+                    return None;
                 }
-                Ok(Sse { data: Some(data), .. })
-                    if MessageKind::of(data.as_bytes()).is_some_and(|kind| kind.is_request()) =>
-                {
-                    if !requests.take() {
-                        broken.set(TOO_MANY);
-                        return ready(None);
-                    }
-                }
-                Err(error) if is_too_long(error) => broken.set(TOO_LONG),
-                Ok(_) | Err(_) => {}
+                limited(event, &broken).map(Ok)
             }
-            ready(Some(event.map(with_limits)))
+            Err(error) => {
+                if is_too_long(&error) {
+                    broken.set(TOO_LONG);
+                }
+                Some(Err(error))
+            }
         };
-        Ok(events.filter_map(watched).boxed())
+        Ok(events.filter_map(move |event| ready(watched(event))).boxed())
     }
 }
 
