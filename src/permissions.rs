@@ -831,6 +831,20 @@ impl Permit {
         Self { choice, ..self }
     }
 
+    /// Whether the access may change something outside the session.
+    pub(crate) fn may_change(&self) -> bool {
+        match &self.access {
+            Access::Write(_) | Access::Command(_) | Access::Named(_) => true,
+            Access::Mcp(access) => !access.is_read_only,
+            Access::Read(_)
+            | Access::Search(_)
+            | Access::Fetch(_)
+            | Access::WebSearch(_)
+            | Access::Consent
+            | Access::Nothing => false,
+        }
+    }
+
     /// The permitted file or directory, if the access is to one.
     pub(crate) fn target(&self) -> Option<&Target> {
         match &self.access {

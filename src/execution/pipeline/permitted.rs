@@ -42,14 +42,7 @@ pub(crate) enum Executed {
 impl PermittedCall {
     /// Whether the call may change something. It is committed before it runs.
     pub(crate) fn has_effect(&self) -> bool {
-        match self.tool.access() {
-            AccessKind::Edit | AccessKind::Command | AccessKind::Named | AccessKind::Mcp => true,
-            AccessKind::Fetch
-            | AccessKind::WebSearch
-            | AccessKind::Read
-            | AccessKind::Consent
-            | AccessKind::None => false,
-        }
+        self.permit.may_change()
     }
 
     /// The tool's own name; the model may have used an alias.

@@ -3,7 +3,7 @@
 use serde_json::Map;
 
 use super::*;
-use crate::permissions::{AccessRequest, KnownTool, Permit};
+use crate::permissions::{AccessRequest, KnownTool, McpAccess, Permit};
 use crate::tools::tool::{Tool, erase};
 
 /// Defines two tools that no rule names. Both show a file; one of them does not declare that it
@@ -41,6 +41,40 @@ macro_rules! file_tool {
 file_tool!(Preview, Read);
 file_tool!(Peek, None);
 
+/// A tool of an MCP server.
+struct OfServer {
+    is_read_only: bool,
+}
+
+impl Tool for OfServer {
+    type Input = Map<String, Value>;
+    const NAME: &'static str = "mcp__s__do";
+    const ACCESS: AccessKind = AccessKind::Mcp;
+    const DESCRIPTION: &'static str = "Does it.";
+
+    fn access_request(&self, _: &Self::Input, _: &CallContext) -> AccessRequest {
+        AccessRequest::Mcp(McpAccess {
+            server: "s".into(),
+            tool: "do".into(),
+            arguments: json!({}),
+            is_read_only: self.is_read_only,
+        })
+    }
+
+    fn headline(&self, _: &Self::Input) -> String {
+        String::new()
+    }
+
+    async fn execute(
+        &self,
+        _: Self::Input,
+        _: Permit,
+        _: CallContext,
+    ) -> Result<ToolOutput, ToolError> {
+        Ok(ToolOutput::text("done"))
+    }
+}
+
 impl Ground {
     /// Adds the two tools, and these deny rules.
     fn denying(rules: &[&str]) -> Self {
@@ -77,6 +111,31 @@ async fn a_tool_that_declares_less_than_it_does_never_runs() {
     for rules in [&[][..], &["Read"]] {
         let answer = Ground::denying(rules).call("Peek", "{}").await;
         assert!(answer.starts_with("Error: not permitted: Peek declares"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_may_change_something_has_an_effect() {
+    let mut ground = Ground::new();
+    let has_effect = async |ground: &Ground, name: &str, input: Value| {
+        let call = ToolCall { id: "call_1".into(), name: name.into(), input };
+        let admitted = ground.pipeline.admit(call).unwrap();
+        match ground.pipeline.judge(admitted, &ground.context, None).await {
+            Judged::Permitted(call) => call.has_effect(),
+            _ => panic!("{name} is not permitted"),
+        }
+    };
+    for (name, input, expected) in [
+        ("Read", json!({ "file_path": "a.txt" }), false),
+        ("Glob", json!({ "pattern": "*" }), false),
+        ("Write", json!({ "file_path": "b.txt", "content": "" }), true),
+        ("Bash", json!({ "command": "ls" }), true),
+    ] {
+        assert_eq!(has_effect(&ground, name, input).await, expected, "{name}");
+    }
+    for is_read_only in [true, false] {
+        ground.pipeline.tools = Toolset::new(vec![erase(OfServer { is_read_only })]);
+        assert_eq!(has_effect(&ground, "mcp__s__do", json!({})).await, !is_read_only);
     }
 }
 
