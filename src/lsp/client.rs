@@ -14,6 +14,7 @@ mod documents;
 mod launcher;
 mod lists;
 mod message;
+mod openings;
 mod pool;
 mod positions;
 mod presence;

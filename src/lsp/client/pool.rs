@@ -141,6 +141,12 @@ impl Pool {
         (!session.has_ended()).then(|| Lease { session, _using: Using::of(shared) })
     }
 
+    /// Whether any server is initialized now.
+    pub(super) fn has_ready(&self) -> bool {
+        let is_ready = |it: &Instance| matches!(*it.shared.phase.borrow(), Phase::Ready(_));
+        sync::lock(&self.instances).values().any(is_ready)
+    }
+
     /// All servers, with what they do now.
     pub(super) fn phases(&self) -> Vec<(ServerKey, Phase)> {
         let instances = sync::lock(&self.instances);

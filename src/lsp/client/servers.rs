@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::after_change::AfterChange;
@@ -12,6 +11,7 @@ use super::detection::{DetectedServer, Detection, Surroundings, is_of_a_language
 use super::detection_cache::DetectionCache;
 use super::documents::Document;
 use super::launcher::Launcher;
+use super::openings::Openings;
 use super::pool::{Lease, Phase, Pool, ServerKey, Times};
 use super::positions::LineColumn;
 use super::presence::Presence;
@@ -32,9 +32,6 @@ use crate::sync;
 use crate::trust::TrustState;
 use crate::workspace::Workspace;
 
-/// Files that are being opened in the background. A model that reads more has no use for them.
-const MAX_OPENING: usize = 16;
-
 /// What language servers need of the rest of the program.
 #[derive(Debug)]
 pub(crate) struct LanguageServices {
@@ -54,8 +51,7 @@ pub(crate) struct LanguageServers {
     detections: DetectionCache,
     presence: Presence,
     pool: Pool,
-    /// Documents that are being opened.
-    opening: Mutex<JoinSet<()>>,
+    openings: Mutex<Openings>,
 }
 
 /// What a model wants to know.
@@ -89,13 +85,13 @@ impl LanguageServers {
             detections: DetectionCache::default(),
             presence: Presence::default(),
             pool,
-            opening: Mutex::default(),
+            openings: Mutex::default(),
         })
     }
 
     /// Ends all servers.
     pub(crate) fn end(&self) {
-        sync::lock(&self.opening).abort_all();
+        sync::lock(&self.openings).give_up();
         self.pool.end();
     }
 
@@ -170,17 +166,14 @@ impl LanguageServers {
         session.ask(&Question { operation, document, place, query, reread }, workspace).await
     }
 
-    /// Starts the server for a file that was read, in the background, and opens the file there.
+    /// Starts the server for a file, in the background, and opens the file there.
     pub(crate) fn opened(self: &Arc<Self>, workspace: &Arc<Workspace>, path: &Path) {
         if !self.may_have_server(path) {
             return;
         }
-        let mut opening = sync::lock(&self.opening);
-        while opening.try_join_next().is_some() {}
-        if opening.len() < MAX_OPENING {
-            let open = Arc::clone(self).open(Arc::clone(workspace), path.to_owned());
-            opening.spawn(open);
-        }
+        let file = (workspace.root().to_owned(), path.to_owned());
+        let open = || Arc::clone(self).open(Arc::clone(workspace), path.to_owned());
+        sync::lock(&self.openings).open(file, open);
     }
 
     async fn open(self: Arc<Self>, workspace: Arc<Workspace>, path: PathBuf) {
@@ -200,6 +193,11 @@ impl LanguageServers {
     ) -> Option<AfterChange> {
         let budget = self.settings.diagnostics;
         if budget.is_zero() || !self.may_have_server(path) {
+            return None;
+        }
+        if !self.pool.has_ready() {
+            // The next change finds it ready.
+            self.opened(workspace, path);
             return None;
         }
         let deadline = Instant::now() + budget;
@@ -222,7 +220,6 @@ impl LanguageServers {
     ) -> Option<(Lease, Chosen, Document)> {
         let chosen = self.for_file(workspace, path).await.ok()??;
         let Some(lease) = self.pool.ready(&chosen.key) else {
-            // The next change finds it ready.
             _ = self.pool.start(&chosen.key, &chosen.program);
             return None;
         };

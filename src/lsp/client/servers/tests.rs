@@ -35,7 +35,7 @@ impl Ground {
     }
 
     fn opening(&self) -> usize {
-        sync::lock(&self.servers.opening).len()
+        sync::lock(&self.servers.openings).len()
     }
 }
 
