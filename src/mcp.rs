@@ -36,6 +36,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use futures::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -174,29 +175,36 @@ impl McpServers {
         }
     }
 
+    /// Looks whether the servers of workspaces are still trusted, and ends those that are not.
+    pub(crate) async fn end_untrusted(&self) {
+        let of_keys: Vec<_> = sync::lock(&self.0.of_keys).values().cloned().collect();
+        let servers = self.0.servers.iter().chain(&of_keys);
+        join_all(servers.map(|server| server.is_still_trusted())).await;
+    }
+
     /// What the servers offer now. Looks at the file of pins, which takes microseconds.
     pub(crate) fn snapshot(&self) -> McpSnapshot {
         let mut snapshot = McpSnapshot::default();
         for server in &self.0.servers {
             let name = &server.settings.name;
-            if !server.is_still_trusted() {
+            if server.is_revoked() {
                 let McpFault(why) = not_running(name, &McpState::Off(REVOKED.into()));
                 snapshot.not_running.push((name.clone(), why));
                 continue;
             }
-            let Status { state, catalogue, .. } = server.now();
+            let Status { state, offers, .. } = server.now();
             if state != McpState::Ready {
                 let McpFault(why) = not_running(name, &state);
                 snapshot.not_running.push((name.clone(), why));
             }
-            server.pin_the_rest(&self.0.services, &catalogue.tools);
-            let (tools, withheld) = self.offered(server, &catalogue);
+            server.pin_the_rest(&self.0.services, &offers.tools);
+            let (tools, withheld) = self.offered(server, &offers);
             snapshot.tools.extend(tools);
             snapshot.withheld.extend(withheld);
-            snapshot.resources.extend(catalogue.resources.iter().cloned());
-            snapshot.prompts.extend(catalogue.prompts.iter().cloned());
+            snapshot.resources.extend(offers.resources.iter().cloned());
+            snapshot.prompts.extend(offers.prompts.iter().cloned());
             if server.settings.instructions
-                && let Some(words) = &catalogue.facts.instructions
+                && let Some(words) = &offers.facts.instructions
             {
                 let words = text::prefix(words, MAX_INSTRUCTIONS_BYTES).to_owned();
                 snapshot.instructions.push((name.clone(), words));
@@ -207,15 +215,11 @@ impl McpServers {
     }
 
     /// The tools of a server that are offered, and those that are not.
-    fn offered(
-        &self,
-        server: &Server,
-        catalogue: &Offers,
-    ) -> (Vec<Arc<McpTool>>, Vec<WithheldTool>) {
+    fn offered(&self, server: &Server, offers: &Offers) -> (Vec<Arc<McpTool>>, Vec<WithheldTool>) {
         let pins = self.0.services.pins.current();
-        let mut withheld = catalogue.dropped.clone();
+        let mut withheld = offers.dropped.clone();
         let mut offered = Vec::new();
-        for tool in &catalogue.tools {
+        for tool in &offers.tools {
             match self.pin_fault(server, &pins, tool) {
                 None => offered.push(tool.clone()),
                 Some(why) => withheld.push(WithheldTool {
@@ -245,11 +249,11 @@ impl McpServers {
     pub(crate) fn states(&self) -> Vec<McpServerStatus> {
         let state = |server: &Arc<Server>| {
             let now = server.now();
-            let (tools, withheld) = self.offered(server, &now.catalogue);
+            let (tools, withheld) = self.offered(server, &now.offers);
             McpServerStatus {
                 name: server.settings.name.clone(),
                 state: now.state,
-                version: now.catalogue.facts.version.clone(),
+                version: now.offers.facts.version.clone(),
                 tools: tools.len(),
                 withheld,
                 started_in: now.started_in,
@@ -262,15 +266,14 @@ impl McpServers {
     /// Takes the tools of a server as they are now.
     pub(crate) async fn accept(&self, name: &str) -> Result<AcceptedTools, McpFault> {
         let server = self.server(name)?;
-        let Status { state, catalogue, .. } = server.now();
+        let Status { state, offers, .. } = server.now();
         if state != McpState::Ready {
             return Err(not_running(name, &state));
         }
-        let (offered, _) = self.offered(&server, &catalogue);
+        let (offered, _) = self.offered(&server, &offers);
         let is_offered = |tool: &Arc<McpTool>| offered.iter().any(|same| Arc::ptr_eq(same, tool));
-        let (known, changed): (Vec<_>, Vec<_>) =
-            catalogue.tools.iter().cloned().partition(is_offered);
-        let (pins, seen) = (self.0.services.pins.clone(), server.pins(&catalogue.tools));
+        let (known, changed): (Vec<_>, Vec<_>) = offers.tools.iter().cloned().partition(is_offered);
+        let (pins, seen) = (self.0.services.pins.clone(), server.pins(&offers.tools));
         let accepted = spawn_blocking(move || pins.accept(&seen)).await;
         accepted.unwrap_or_else(|error| Err(error.to_string())).map_err(McpFault)?;
         Ok(AcceptedTools { known: known.len(), changed })
@@ -338,7 +341,7 @@ impl McpServers {
     /// The server that answers this client key. One of scope `key` is started at its first call.
     async fn server_for(&self, key: &str, name: &str) -> Result<Arc<Server>, McpFault> {
         let for_all = self.server(name)?;
-        if !for_all.is_still_trusted() {
+        if !for_all.is_still_trusted().await {
             return Err(not_running(name, &McpState::Off(REVOKED.into())));
         }
         if for_all.settings.scope == McpScope::All {
@@ -359,13 +362,13 @@ impl McpServers {
 
     /// A tool may have changed, or gone, since the turn began.
     fn expect_offered(&self, server: &Server, tool: &McpTool) -> Result<(), McpFault> {
-        let catalogue = server.now().catalogue;
-        let why = if let Some(now) = catalogue.tool(&tool.own_name) {
+        let offers = server.now().offers;
+        let why = if let Some(now) = offers.tool(&tool.own_name) {
             let fault = self.pin_fault(server, &self.0.services.pins.current(), now);
             let is_same = now.digest == tool.digest;
             fault.or_else(|| (!is_same).then(|| "the server has changed it".to_owned()))
         } else {
-            let dropped = catalogue.dropped.iter().find(|now| now.own_name == tool.own_name);
+            let dropped = offers.dropped.iter().find(|now| now.own_name == tool.own_name);
             Some(dropped.map_or("the server has it no more", |now| &now.why).to_owned())
         };
         let told = |why| McpFault(format!("{} is not offered any more: {why}", tool.name));

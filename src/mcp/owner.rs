@@ -16,14 +16,6 @@ pub(crate) enum McpOwner {
 }
 
 impl McpOwner {
-    /// Whether the server may be used now. Blocks.
-    pub(super) fn is_still_trusted(&self) -> bool {
-        match self {
-            Self::Operator => true,
-            Self::Workspace(file) => file.is_still_trusted(),
-        }
-    }
-
     pub(super) fn is_workspace(&self) -> bool {
         matches!(self, Self::Workspace(_))
     }

@@ -2,21 +2,25 @@
 //! restarts it when it has ended.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::join;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::client::{Client, RequestFault};
 use super::connection::{Connection, McpReach, ServerFacts, StartFault};
 use super::definitions::{MAX_TOOLS, McpTool, WithheldTool, definitions};
 use super::offers::{McpPrompt, McpResource, prompts, resources};
+use super::owner::McpOwner;
 use super::pins::{self, PinFault, PinFile, ServerPins};
 use super::restarts::Restarts;
 use super::settings::{McpServerSettings, PinPolicy};
-use crate::blocking::DEFINITIONS;
+use crate::blocking::{DEFINITIONS, FILES};
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
@@ -87,7 +91,7 @@ impl Offers {
 pub(super) struct Status {
     pub(super) state: McpState,
     /// Kept while the server is restarted, so that the definitions in a request do not change.
-    pub(super) catalogue: Arc<Offers>,
+    pub(super) offers: Arc<Offers>,
     pub(super) client: Option<Client>,
     /// How long the last start took.
     pub(super) started_in: Option<Duration>,
@@ -99,6 +103,7 @@ pub(super) struct Server {
     pub(super) settings: Arc<McpServerSettings>,
     pub(super) launch_digest: String,
     pub(super) status: watch::Sender<Status>,
+    is_revoked: AtomicBool,
     /// Notified when the server may not run any more.
     revoked: Notify,
 }
@@ -125,25 +130,39 @@ impl Server {
     pub(super) fn new(settings: Arc<McpServerSettings>) -> Self {
         let status = Status {
             state: McpState::Starting,
-            catalogue: Arc::default(),
+            offers: Arc::default(),
             client: None,
             started_in: None,
         };
         let launch_digest = settings.launch_digest();
-        Self { settings, launch_digest, status: watch::Sender::new(status), revoked: Notify::new() }
+        Self {
+            settings,
+            launch_digest,
+            status: watch::Sender::new(status),
+            is_revoked: AtomicBool::new(false),
+            revoked: Notify::new(),
+        }
     }
 
     pub(super) fn now(&self) -> Status {
         self.status.borrow().clone()
     }
 
-    /// Whether the server may be used now. One that may not is ended. Blocks.
-    pub(super) fn is_still_trusted(&self) -> bool {
-        let is_still_trusted = self.settings.owner.is_still_trusted();
-        if !is_still_trusted {
+    /// Looks whether the server may still be used. One that may not is ended.
+    pub(super) async fn is_still_trusted(&self) -> bool {
+        let McpOwner::Workspace(file) = &self.settings.owner else { return true };
+        let file = file.clone();
+        let looked = FILES.run(move || file.is_still_trusted()).await;
+        if looked == Ok(false) {
+            self.is_revoked.store(true, Ordering::Relaxed);
             self.revoked.notify_one();
         }
-        is_still_trusted
+        looked == Ok(true)
+    }
+
+    /// Whether the server was found to be of a file that is not trusted any more.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.is_revoked.load(Ordering::Relaxed)
     }
 
     /// Waits until the server is no longer starting, at most this long.
@@ -167,7 +186,7 @@ impl Server {
         }
         let mut restarts = Restarts::new(services.backoff.clone());
         loop {
-            if !self.is_still_trusted() {
+            if !self.is_still_trusted().await {
                 return self.turn_off(McpState::Off(REVOKED.into()));
             }
             let why = match self.run_once(&services).await {
@@ -199,7 +218,7 @@ impl Server {
         self.status.send_modify(|status| {
             status.state = state;
             status.client = None;
-            status.catalogue = Arc::default();
+            status.offers = Arc::default();
         });
     }
 
@@ -209,13 +228,13 @@ impl Server {
         let began = Instant::now();
         let start = async {
             let connection = Connection::open(settings, &services.reach).await?;
-            let catalogue = list_all(settings, &connection).await;
-            Ok((connection, catalogue.map_err(StartFault::Failed)?))
+            let offers = list_all(settings, &connection).await;
+            Ok((connection, offers.map_err(StartFault::Failed)?))
         };
         let started = timeout(settings.start_timeout, start).await;
         let too_slow = || format!("it was not ready within {:?}", settings.start_timeout);
-        let (mut connection, catalogue) = started.map_err(|_| StartFault::Failed(too_slow()))??;
-        self.publish(services, &connection, catalogue, began.elapsed()).await;
+        let (mut connection, offers) = started.map_err(|_| StartFault::Failed(too_slow()))??;
+        self.publish(services, &connection, offers, began.elapsed()).await;
         let list_changed = connection.list_changed.clone();
         loop {
             tokio::select! {
@@ -225,8 +244,8 @@ impl Server {
             let asked = Instant::now();
             let listing = timeout(settings.start_timeout, list_all(settings, &connection));
             match listing.await {
-                Ok(Ok(catalogue)) => {
-                    self.publish(services, &connection, catalogue, began.elapsed()).await;
+                Ok(Ok(offers)) => {
+                    self.publish(services, &connection, offers, began.elapsed()).await;
                 }
                 Ok(Err(why)) => return Ok(why),
                 Err(_) => return Ok("it did not send its changed list in time".into()),
@@ -242,16 +261,16 @@ impl Server {
         &self,
         services: &ServerServices,
         connection: &Connection,
-        catalogue: Offers,
+        offers: Offers,
         took: Duration,
     ) {
         let (services, name) = (services.clone(), self.settings.name.clone());
-        let seen = self.pins(&catalogue.tools);
+        let seen = self.pins(&offers.tools);
         // What could not be pinned is not offered until it is.
         _ = spawn_blocking(move || services.pin(&name, &seen)).await;
-        self.tell_of_dropped(&catalogue.dropped);
+        self.tell_of_dropped(&offers.dropped);
         self.status.send_modify(|status| {
-            status.catalogue = Arc::new(catalogue);
+            status.offers = Arc::new(offers);
             status.client = Some(connection.client.clone());
             if status.state != McpState::Ready {
                 status.started_in = Some(took);
@@ -263,7 +282,7 @@ impl Server {
     /// In one line, and only where others are dropped than before.
     fn tell_of_dropped(&self, dropped: &[WithheldTool]) {
         let Some(first) = dropped.first() else { return };
-        if self.status.borrow().catalogue.dropped == dropped {
+        if self.status.borrow().offers.dropped == dropped {
             return;
         }
         let server = &self.settings.name;
@@ -305,12 +324,13 @@ async fn list_all(
     let found = DEFINITIONS.run(move || definitions(&of_server, &listed)).await;
     let found = found.map_err(|overloaded| overloaded.to_string())?;
     // Servers that do not answer these are of use without them.
-    let within = MAX_OFFERS_WAIT.min(settings.start_timeout / 3);
+    let until = Instant::now() + MAX_OFFERS_WAIT.min(settings.start_timeout / 3);
     let listed_resources = async {
         let mut entries = Vec::new();
         if facts.has_resources {
-            entries = client.resources(MAX_OFFERS).await.unwrap_or_default();
-            entries.extend(client.resource_templates(MAX_OFFERS).await.unwrap_or_default());
+            entries = listed_until(until, client.resources(MAX_OFFERS).boxed()).await;
+            entries
+                .extend(listed_until(until, client.resource_templates(MAX_OFFERS).boxed()).await);
         }
         entries
     };
@@ -318,12 +338,9 @@ async fn list_all(
         if !facts.has_prompts {
             return Vec::new();
         }
-        client.prompts(MAX_OFFERS).await.unwrap_or_default()
+        listed_until(until, client.prompts(MAX_OFFERS).boxed()).await
     };
-    let (entries, listed_prompts) =
-        join(timeout(within, listed_resources), timeout(within, listed_prompts)).await;
-    let (mut entries, mut listed_prompts) =
-        (entries.unwrap_or_default(), listed_prompts.unwrap_or_default());
+    let (mut entries, mut listed_prompts) = join(listed_resources, listed_prompts).await;
     entries.truncate(2 * MAX_OFFERS);
     listed_prompts.truncate(MAX_OFFERS);
     let redaction = client.redaction();
@@ -334,6 +351,14 @@ async fn list_all(
         prompts: prompts(&settings.name, &listed_prompts, redaction),
         facts,
     })
+}
+
+/// What was listed by then; nothing if it was not, or not whole.
+async fn listed_until(
+    until: Instant,
+    listing: BoxFuture<'_, Result<Vec<Value>, RequestFault>>,
+) -> Vec<Value> {
+    timeout_at(until, listing).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn list_fault(fault: &RequestFault) -> String {

@@ -163,7 +163,7 @@ async fn m4_a_definition_that_changes_is_taken_away_until_it_is_accepted() {
     let mut status = servers.server("scripted").unwrap().status.subscribe();
 
     call(&servers).await.unwrap();
-    status.wait_for(|status| status.catalogue.tools.len() == 2).await.unwrap();
+    status.wait_for(|status| status.offers.tools.len() == 2).await.unwrap();
 
     let after = servers.snapshot();
     assert_eq!(after.tools.iter().map(|tool| &*tool.own_name).collect::<Vec<_>>(), ["new"]);
@@ -245,7 +245,7 @@ async fn a_tool_that_the_server_has_no_more_is_not_called() {
     let before = servers.snapshot();
     let mut status = servers.server("scripted").unwrap().status.subscribe();
     call(&servers).await.unwrap();
-    status.wait_for(|status| status.catalogue.tools.is_empty()).await.unwrap();
+    status.wait_for(|status| status.offers.tools.is_empty()).await.unwrap();
 
     let fault = servers.call("key", &before.tools[0], Map::new(), None).await.unwrap_err();
 
@@ -520,6 +520,24 @@ async fn m9_a_server_that_asks_for_input_is_given_none() {
 }
 
 #[tokio::test]
+async fn m6_a_list_that_never_comes_takes_no_other_with_it() {
+    let mut script = answering(json!([]));
+    script["capabilities"] = json!({"tools": {}, "prompts": {}, "resources": {}});
+    script["answers"] = json!({
+        "prompts/list": {"prompts": [{"name": "greet"}]},
+        "resources/list": {"resources": [{"uri": "note://one", "name": "one"}]},
+        "resources/templates/list": "never",
+    });
+    let mut ground = Ground::new().server("scripted", script);
+    ground.settings.servers[0].start_timeout = Duration::from_secs(3);
+
+    let snapshot = ground.start().await.snapshot();
+
+    let offered = (snapshot.tools.len(), snapshot.prompts.len(), snapshot.resources.len());
+    assert_eq!(offered, (1, 1, 1));
+}
+
+#[tokio::test]
 async fn changed_lists_of_prompts_and_resources_are_listed_again() {
     let lists = |name: &str| {
         json!({"answers": {
@@ -550,7 +568,7 @@ async fn changed_lists_of_prompts_and_resources_are_listed_again() {
     for (tool, name) in tools.iter().zip(["new", "newer"]) {
         servers.call("key", tool, Map::new(), None).await.unwrap();
         let is_new = |status: &Status| {
-            let Offers { prompts, resources, .. } = &*status.catalogue;
+            let Offers { prompts, resources, .. } = &*status.offers;
             prompts[0].name == name && resources[0].uri == format!("note://{name}")
         };
         status.wait_for(is_new).await.unwrap();

@@ -199,6 +199,7 @@ impl Sessions {
         let Some(servers) = self.mcp.as_ref().filter(|_| !denied.contains(tool)) else {
             return Ok(None);
         };
+        servers.end_untrusted().await;
         let prompts = servers.snapshot().prompts;
         let is_it = |prompt: &&McpPrompt| name == format!("{}__{}", prompt.server, prompt.name);
         let Some(prompt) = prompts.iter().find(is_it) else { return Ok(None) };

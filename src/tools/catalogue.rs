@@ -129,6 +129,9 @@ impl ToolCatalogue {
 
     /// The tools that there are now, by workspace.
     pub(crate) async fn snapshot(&self) -> ToolSnapshot {
+        if let Some(joining) = &self.mcp {
+            joining.servers.end_untrusted().await;
+        }
         let all = self.tools();
         let Some(languages) = &self.languages else { return all.into() };
         let with_all = languages.offering().await;

@@ -104,6 +104,9 @@ impl Tool for ListMcpResources {
         permit: Permit,
         _: CallContext,
     ) -> Result<ToolOutput, ToolError> {
+        if let Some(servers) = &self.0 {
+            servers.end_untrusted().await;
+        }
         self.server(&input)?;
         let server = mcp::permitted(permit)?.server;
         let start = start_of(input.cursor.as_deref())?;
