@@ -3,6 +3,8 @@
 
 pub(crate) mod ask;
 pub(crate) mod fitting;
+#[doc(hidden)]
+pub mod measured;
 pub(crate) mod pipeline;
 pub(crate) mod reminders;
 pub(crate) mod schedule;

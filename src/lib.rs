@@ -88,8 +88,10 @@ pub(crate) mod app;
 // The subcommands of the program.
 pub mod commands;
 
-// The cost of judging a call, of looking at known files and of confining a command, for the
-// bench.
+// The cost of judging a call, of calling an MCP server's tool, of looking at known files and of
+// confining a command, for the bench.
+#[doc(hidden)]
+pub use execution::measured as measured_calls;
 #[doc(hidden)]
 pub use files::measured as measured_files;
 #[doc(hidden)]

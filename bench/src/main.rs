@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         Some("agents") => agents(),
         Some("outside") => outside(),
         Some("mcp-calls") => mcp_calls(),
+        Some("languages") => languages(),
         _ => bench(),
     }
 }
@@ -144,11 +145,21 @@ async fn definitions() -> ExitCode {
     report.print()
 }
 
+/// Runs the rows of single MCP calls alone.
 #[tokio::main]
 async fn mcp_calls() -> ExitCode {
     let upstream = Upstream::start().await;
     let mut report = Report::default();
     mcp::measure_calls(&upstream, &mut report).await;
+    report.print()
+}
+
+/// Runs the rows of language servers alone.
+#[tokio::main]
+async fn languages() -> ExitCode {
+    let upstream = Upstream::start().await;
+    let mut report = Report::default();
+    language_servers::measure(&upstream, &mut report).await;
     report.print()
 }
 

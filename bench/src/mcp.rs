@@ -1,17 +1,18 @@
 //! Measures MCP servers: a call beside one with the protocol's library alone, several at once, what
 //! servers cost the start and the first turn, and what many tools cost a request.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rmcp::model::{CallToolRequestParams, ClientConfig};
 use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
+use toolhand::measured_calls::McpCalls;
 
 use super::client::{Client, ask, milliseconds_since};
 use super::process::{self, Process};
@@ -23,7 +24,9 @@ const SCRIPT: &str = include_str!("mcp_server.py");
 /// Calls of one round; their number is what a round may have.
 const CALLS: usize = 32;
 /// Rounds of calls, and as many series of calls without the server beside each.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 5;
+/// Starts of the servers that are called. One process is a few per cent quicker than the next.
+const STARTED: usize = 3;
 /// Calls at once to a shared server.
 const AT_ONCE: usize = 10;
 const RUNS: usize = 7;
@@ -73,52 +76,115 @@ impl Script {
 const ALLOWED: &str = "sandbox.mode = \"off\"\npermissions.allow = [\"mcp__one\"]\n\
                        mcp.first_turn_wait = \"60s\"\n";
 
-/// A call through the pipeline beside one with rmcp alone, each with a server process of its own.
+/// A call through the pipeline, and one of a turn, which is committed and told of besides, beside one
+/// with rmcp alone. Each has a server process of its own.
 async fn calls(upstream: &Upstream, report: &mut Report, script: &Script) {
     let time_server = process::test_environment("mcp").join("bin/mcp-server-time");
     let time_arguments = json!({ "timezone": "Asia/Tokyo" });
     let own_command = ["/usr/bin/python3".into(), script.0.clone(), "2".into()];
-    for (what, command, tool, arguments, bound) in [
+    for (which, command, tool, arguments, bound) in [
         (
-            "an MCP call to rmcp alone, mcp-server-time, p50",
+            "mcp-server-time",
             vec![time_server.clone(), "--local-timezone=UTC".into()],
             "get_current_time",
             time_arguments,
             Bound::AtMost(1.2),
         ),
         (
-            "an MCP call to rmcp alone, a server that answers at once, p50",
+            "a server that answers at once",
             own_command.to_vec(),
             "echo",
             json!({ "text": "a" }),
             Bound::Free,
         ),
     ] {
-        let (program, rest) = command.split_first().expect("a program");
-        let table =
-            format!("[mcp.servers.one]\ncommand = {}\nargs = {}\n", json!(program), json!(rest));
-        let server = process::server(&upstream.url(), &format!("{ALLOWED}{table}")).await;
-        let mut alone = Alone::start(program, rest, tool, &arguments).await;
-        let name = format!("mcp__one__{tool}");
-        let mut client = Client::connect(server.address, &ask(ROUND, true, "none")).await;
-        let (mut through, mut without) = (Vec::new(), Vec::new());
-        for run in 0..=ROUNDS {
-            let mut round = async |calls| {
-                upstream.round(&name, &arguments, calls);
-                client.ask().await;
-                let answered_in = upstream.start_latencies().pop().expect("a round");
-                answered_in.as_secs_f64() * 1000.0
-            };
-            let (one, many) = (round(1).await, round(CALLS).await);
-            let times = alone.times(CALLS).await;
-            if run > 0 {
-                through.push((many - one) / count(CALLS - 1));
-                without.extend(times);
+        let (mut in_turns, mut in_pipeline, mut without) = (Vec::new(), Vec::new(), Vec::new());
+        let called = Called { command, tool, arguments };
+        for _ in 0..STARTED {
+            let mut calling = Calling::start(upstream, &called).await;
+            for run in 0..=ROUNDS {
+                let in_turn = calling.in_a_turn(upstream, &called).await;
+                let alone = calling.alone.times(CALLS).await;
+                let through = calling.through_the_pipeline(&called).await;
+                // The first of each finds nothing in the caches.
+                if run > 0 {
+                    in_turns.push(in_turn);
+                    in_pipeline.extend(through);
+                    without.extend(alone);
+                }
             }
         }
-        let (through, without) = (median(through), median(without));
-        let detail = format!("{through:.3} ms a call of {CALLS} in a round, alone {without:.3} ms");
+        let (in_turns, through, without) = (median(in_turns), median(in_pipeline), median(without));
+        let what = format!("an MCP call through the pipeline to rmcp alone, {which}, p50");
+        let detail = format!("{through:.3} ms, alone {without:.3} ms");
         report.ratio(what, through / without, bound, detail);
+        let what = format!("an MCP call of a turn to rmcp alone, {which}, p50");
+        let detail =
+            format!("{in_turns:.3} ms a call of {CALLS} in a round, alone {without:.3} ms");
+        report.ratio(what, in_turns / without, Bound::Free, detail);
+    }
+}
+
+/// What is called, by three who have a process of the server each.
+struct Called {
+    command: Vec<PathBuf>,
+    tool: &'static str,
+    arguments: Value,
+}
+
+struct Calling {
+    client: Client,
+    pipeline: McpCalls,
+    alone: Alone,
+    _server: Process,
+    _directory: TempDir,
+}
+
+impl Called {
+    fn name(&self) -> String {
+        format!("mcp__one__{}", self.tool)
+    }
+
+    fn table(&self, servers: &str) -> String {
+        let (program, rest) = self.command.split_first().expect("a program");
+        let variables = "{ PYTHONHASHSEED = \"0\" }";
+        format!(
+            "[{servers}.one]\ncommand = {}\nargs = {}\nenv = {variables}\n",
+            json!(program),
+            json!(rest)
+        )
+    }
+}
+
+impl Calling {
+    async fn start(upstream: &Upstream, called: &Called) -> Self {
+        let settings = format!("{ALLOWED}{}", called.table("mcp.servers"));
+        let server = process::server(&upstream.url(), &settings).await;
+        let directory = tempfile::tempdir().expect("a directory");
+        let pipeline = McpCalls::start(directory.path(), &called.table("servers")).await;
+        Self {
+            client: Client::connect(server.address, &ask(ROUND, true, "none")).await,
+            pipeline: pipeline.expect("a server of the configuration"),
+            alone: Alone::start(called).await,
+            _server: server,
+            _directory: directory,
+        }
+    }
+
+    /// What one more call of a round takes, in milliseconds.
+    async fn in_a_turn(&mut self, upstream: &Upstream, called: &Called) -> f64 {
+        let mut round = async |calls| {
+            upstream.round(&called.name(), &called.arguments, calls);
+            self.client.ask().await;
+            milliseconds(upstream.start_latencies().pop().expect("a round"))
+        };
+        let (one, many) = (round(1).await, round(CALLS).await);
+        (many - one) / count(CALLS - 1)
+    }
+
+    async fn through_the_pipeline(&self, called: &Called) -> impl Iterator<Item = f64> {
+        let times = self.pipeline.times(&called.name(), &called.arguments, CALLS).await;
+        times.expect("answers").into_iter().map(milliseconds)
     }
 }
 
@@ -130,17 +196,18 @@ struct Alone {
 }
 
 impl Alone {
-    async fn start(program: &Path, arguments: &[PathBuf], tool: &str, input: &Value) -> Self {
+    async fn start(called: &Called) -> Self {
+        let (program, rest) = called.command.split_first().expect("a program");
         let mut server = Command::new(program);
-        server.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        server.args(rest).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Neither server shall differ by what this program's environment says to Python.
-        server.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        server.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("PYTHONHASHSEED", "0");
         let mut server = server.kill_on_drop(true).spawn().expect("the server");
         let (output, its_input) = (server.stdout.take(), server.stdin.take());
         let transport = AsyncRwTransport::new(output.expect("piped"), its_input.expect("piped"));
         let client = ClientConfig::default().serve(transport).await.expect("it answers");
-        let mut call = CallToolRequestParams::new(tool.to_owned());
-        call.arguments = Some(input.as_object().cloned().unwrap_or_else(Map::new));
+        let mut call = CallToolRequestParams::new(called.tool.to_owned());
+        call.arguments = called.arguments.as_object().cloned();
         Self { client, call, _server: server }
     }
 
@@ -242,6 +309,10 @@ async fn connect(server: &Process) -> Client {
     let mut client = Client::connect(server.address, &ask(CHUNKS, true, "none")).await;
     client.times(10).await;
     client
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of calls")]
