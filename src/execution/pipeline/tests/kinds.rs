@@ -6,20 +6,20 @@ use super::*;
 use crate::permissions::{AccessRequest, KnownTool, McpAccess, Permit};
 use crate::tools::tool::{Tool, erase};
 
-/// Defines two tools that no rule names. Both show a file; one of them does not declare that it
-/// reads.
-macro_rules! file_tool {
-    ($type:ident, $access:ident) => {
+/// Defines a tool that no rule names, with the access that it declares and the one that it asks
+/// for.
+macro_rules! tool {
+    ($type:ident, $access:ident, $request:expr) => {
         struct $type;
 
         impl Tool for $type {
             type Input = Map<String, Value>;
             const NAME: &'static str = stringify!($type);
             const ACCESS: AccessKind = AccessKind::$access;
-            const DESCRIPTION: &'static str = "Shows a file.";
+            const DESCRIPTION: &'static str = "Does something.";
 
             fn access_request(&self, _: &Self::Input, context: &CallContext) -> AccessRequest {
-                AccessRequest::Read(context.resolve(Some("a.txt".as_ref())))
+                $request(context)
             }
 
             fn headline(&self, _: &Self::Input) -> String {
@@ -38,45 +38,23 @@ macro_rules! file_tool {
     };
 }
 
-file_tool!(Preview, Read);
-file_tool!(Peek, None);
+tool!(Preview, Read, a_file);
+tool!(Peek, None, a_file);
+tool!(Look, Mcp, |_| of_server(true));
+tool!(Change, Mcp, |_| of_server(false));
 
-/// A tool of an MCP server.
-struct OfServer {
-    is_read_only: bool,
+fn a_file(context: &CallContext) -> AccessRequest {
+    AccessRequest::Read(context.resolve(Some("a.txt".as_ref())))
 }
 
-impl Tool for OfServer {
-    type Input = Map<String, Value>;
-    const NAME: &'static str = "mcp__s__do";
-    const ACCESS: AccessKind = AccessKind::Mcp;
-    const DESCRIPTION: &'static str = "Does it.";
-
-    fn access_request(&self, _: &Self::Input, _: &CallContext) -> AccessRequest {
-        AccessRequest::Mcp(McpAccess {
-            server: "s".into(),
-            tool: "do".into(),
-            arguments: json!({}),
-            is_read_only: self.is_read_only,
-        })
-    }
-
-    fn headline(&self, _: &Self::Input) -> String {
-        String::new()
-    }
-
-    async fn execute(
-        &self,
-        _: Self::Input,
-        _: Permit,
-        _: CallContext,
-    ) -> Result<ToolOutput, ToolError> {
-        Ok(ToolOutput::text("done"))
-    }
+/// A use of an MCP server, which the operator may have marked as reading.
+fn of_server(is_read_only: bool) -> AccessRequest {
+    let (server, tool) = ("s".to_owned(), "do".to_owned());
+    AccessRequest::Mcp(McpAccess { server, tool, arguments: json!({}), is_read_only })
 }
 
 impl Ground {
-    /// Adds the two tools, and these deny rules.
+    /// Has the two tools of files alone, and these deny rules.
     fn denying(rules: &[&str]) -> Self {
         let mut ground = Self::new();
         let tools = Toolset::new(vec![erase(Preview), erase(Peek)]);
@@ -133,10 +111,9 @@ async fn what_may_change_something_has_an_effect() {
     ] {
         assert_eq!(has_effect(&ground, name, input).await, expected, "{name}");
     }
-    for is_read_only in [true, false] {
-        ground.pipeline.tools = Toolset::new(vec![erase(OfServer { is_read_only })]);
-        assert_eq!(has_effect(&ground, "mcp__s__do", json!({})).await, !is_read_only);
-    }
+    ground.pipeline.tools = Toolset::new(vec![erase(Look), erase(Change)]);
+    assert!(!has_effect(&ground, "Look", json!({})).await);
+    assert!(has_effect(&ground, "Change", json!({})).await);
 }
 
 #[tokio::test]
