@@ -6,6 +6,9 @@ use super::name_pattern::matches_name;
 /// The beginning of the names of all MCP tools.
 const PREFIX: &str = "mcp__";
 
+/// The longest name that a tool is offered under.
+const MAX_NAME: usize = 64;
+
 /// The tools that a rule's name covers. A `*` in a part stands for any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct McpRule {
@@ -27,7 +30,17 @@ impl McpRule {
             None => (rest, None),
         };
         if !is_part(server) || !tool.is_none_or(is_part) {
-            return Some(Err("write mcp__server, mcp__server__* or mcp__server__tool".to_owned()));
+            return Some(Err(
+                "write mcp__server, mcp__server__* or mcp__server__tool, the tool by \
+                             the name under which it is offered: letters, digits, _ and -"
+                    .to_owned(),
+            ));
+        }
+        if MAX_NAME < name.len() && !name.contains('*') {
+            return Some(Err(format!(
+                "no tool is offered under a name of more than {MAX_NAME} characters; \
+                 `toolhand mcp list` shows how a longer one is cut"
+            )));
         }
         if allows && server.contains('*') {
             return Some(Err("an allow rule names its MCP server; only ask and deny rules may \
@@ -52,7 +65,7 @@ impl McpRule {
 }
 
 fn is_part(part: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.*".contains(&byte);
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-*".contains(&byte);
     !part.is_empty() && part.bytes().all(fits)
 }
 
@@ -76,6 +89,13 @@ mod tests {
         for name in ["mcp__", "mcp____x", "mcp__git__", "mcp__a b", "mcp__a/b"] {
             assert!(parse(name, false).unwrap_err().contains("mcp__server"), "{name}");
         }
+        // A deny rule that no tool's name can match would deny nothing.
+        for name in ["mcp__git__a.b", "mcp__git__*.b", "mcp__a.b"] {
+            assert!(parse(name, false).unwrap_err().contains("letters, digits"), "{name}");
+        }
+        let long = |more: &str| format!("mcp__git__{}{more}", "x".repeat(54));
+        assert!(parse(&long(""), false).is_ok() && parse(&long("x*"), false).is_ok());
+        assert!(parse(&long("x"), false).unwrap_err().contains("more than 64"));
         assert_eq!(McpRule::parse("Bash", true), None);
     }
 
