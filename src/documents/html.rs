@@ -13,6 +13,7 @@ use crate::text;
 mod cleaning;
 mod conversion;
 mod parsing;
+mod tables;
 mod unseen;
 
 /// The worker's task. Its arguments are the URL of the page and its syntax.

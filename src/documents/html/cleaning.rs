@@ -4,7 +4,7 @@
 use dom_query::{Document, NodeRef};
 use url::Url;
 
-use super::unseen;
+use super::{tables, unseen};
 use crate::text;
 
 /// Longer ones are pictures and programs inside the page.
@@ -75,6 +75,8 @@ pub(super) fn prepare(document: &Document, base: Option<&Url>, ampersand: &str) 
             retarget(node, attribute, base, ampersand);
         }
     }
+    break_lines_of_code(document);
+    tables::make_rectangular(document);
     name_first_rows(document);
     spread_lists_of_terms(document);
 }
@@ -90,6 +92,20 @@ fn retarget(node: &NodeRef<'_>, attribute: &str, base: Option<&Url>, ampersand: 
     match target.filter(|url| url.as_str().len() <= MAX_TARGET_CHARS) {
         Some(url) => node.set_attr(attribute, &url.as_str().replace('&', ampersand)),
         None => node.remove_attr(attribute),
+    }
+}
+
+/// Breaks the lines of a text that stays as it is, where elements do.
+fn break_lines_of_code(document: &Document) {
+    for node in document.select("pre br").nodes() {
+        node.insert_before(&document.tree.new_text("\n"));
+        node.remove_from_parent();
+    }
+    for node in document.select("pre div, pre p, pre li, pre tr").nodes() {
+        let has_more = node.next_sibling().is_some_and(|next| !next.text().starts_with('\n'));
+        if has_more && !node.text().ends_with('\n') {
+            node.append_child(&document.tree.new_text("\n"));
+        }
     }
 }
 

@@ -43,6 +43,44 @@ fn the_gaps_of_the_writer_are_closed() {
 }
 
 #[test]
+fn a_table_with_cells_over_several_columns_and_rows_is_one() {
+    let html = "<table><tr><th>Name<th>Price</tr><tr><td>Apple<td>10</tr>\
+                <tr><td colspan=2>Fruit</tr><tr><td rowspan=2>Pear<td>20</tr><tr><td>30</tr>\
+                <tr><td>short</tr></table>";
+    assert_snapshot!(text(html), @r"
+    | Name | Price |
+    | ---- | ----- |
+    | Apple | 10 |
+    | Fruit |  |
+    | Pear | 20 |
+    |  | 30 |
+    | short |  |
+    ");
+    // A cell has one line.
+    let code = text("<table><tr><td><pre>1\n2</pre><td><pre>a\nb</pre></table>");
+    assert!(
+        code.contains("\n1\n2\n") && code.contains("\na\nb\n") && !code.contains('|'),
+        "{code}"
+    );
+    let wide =
+        format!("<table>{}</table>", "<tr><td colspan=1000 rowspan=1000>x</tr>".repeat(2_000));
+    assert!(text(&wide).len() < 1_000_000);
+}
+
+#[test]
+fn elements_break_the_lines_of_code() {
+    for code in [
+        "one<br>two<br/>three",
+        "<div>one</div><div>two</div><div>three</div>",
+        "<code><span>one<br></span><span>two<br></span><span>three<br></span></code>",
+        "<code>one\n<div>two\n</div>three</code>",
+    ] {
+        let text = text(&format!("<p>p</p><pre>{code}</pre>"));
+        assert!(text.contains("\none\ntwo\nthree\n"), "{code}: {text}");
+    }
+}
+
+#[test]
 fn w34_what_nobody_sees_is_left_out() {
     let html = "<p>seen<!-- comment --><span hidden>A</span><span style='color:red; DISPLAY : none'>B\
                 </span><script>C</script><style>D</style><template>E</template>\u{200b}\u{e0041}</p>\
