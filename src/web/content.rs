@@ -42,7 +42,8 @@ pub(super) struct ContentType {
 
 impl ContentType {
     pub(super) fn parse(header: &str) -> Self {
-        let mut parts = header.split(';').map(str::trim);
+        // Of two headers that a proxy has joined, the first type counts.
+        let mut parts = header.split([';', ',']).map(str::trim);
         let essence = parts.next().unwrap_or_default().to_ascii_lowercase();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "/+-._".contains(c);
         let essence = essence.chars().filter(|c| is_plain(*c)).take(MAX_TYPE_CHARS).collect();
@@ -80,6 +81,7 @@ impl ContentType {
         let marked = Encoding::for_bom(body).map(|(encoding, _)| encoding);
         let encoding = marked
             .or(self.charset)
+            .or_else(|| encoding_of_declaration(body))
             .or_else(|| if kind == Kind::Html { encoding_of_meta(body) } else { None })
             .unwrap_or_else(|| guess(body));
         let (text, _, _) = encoding.decode(body);
@@ -121,10 +123,49 @@ fn kind_by_content(body: &[u8]) -> Kind {
     }
     let start = &body[..body.len().min(META_BYTES)];
     let start = String::from_utf8_lossy(start).trim_start_matches('\u{feff}').to_ascii_lowercase();
-    let start = start.trim_start();
-    let is_html =
-        ["<!doctype html", "<html", "<head", "<body"].iter().any(|s| start.starts_with(s));
+    let (start, is_declared) = behind_declaration(start.trim_start());
+    let begins = |names: &[&str]| {
+        names.iter().any(|name| {
+            let rest = start.strip_prefix('<').and_then(|rest| rest.strip_prefix(name));
+            rest.is_some_and(|rest| rest.starts_with([' ', '\t', '\n', '\r', '\u{c}', '>', '/']))
+        })
+    };
+    let is_page = start.starts_with("<!doctype html") || begins(&["html"]);
+    // Without a declaration of XML, what any page may begin with.
+    let is_html = is_page || !is_declared && (start.starts_with("<!--") || begins(&HTML_TAGS));
     if is_html { Kind::Html } else { Kind::Text }
+}
+
+/// By which a body is told to be HTML, by the standard of sniffing.
+const HTML_TAGS: [&str; 16] = [
+    "head", "script", "iframe", "h1", "div", "font", "table", "a", "style", "title", "b", "body",
+    "br", "p", "meta", "link",
+];
+
+/// What follows a declaration of XML and comments behind it, and whether there is one.
+fn behind_declaration(start: &str) -> (&str, bool) {
+    let Some(declared) = start.strip_prefix("<?xml") else { return (start, false) };
+    let mut rest = declared.split_once("?>").map_or("", |(_, rest)| rest).trim_start();
+    while let Some(comment) = rest.strip_prefix("<!--") {
+        rest = comment.split_once("-->").map_or("", |(_, rest)| rest).trim_start();
+    }
+    (rest, true)
+}
+
+/// What a declaration of XML says.
+fn encoding_of_declaration(body: &[u8]) -> Option<&'static Encoding> {
+    let start = &body[..body.len().min(META_BYTES)];
+    let start = String::from_utf8_lossy(start.strip_prefix(b"<?xml")?);
+    let (declaration, _) = start.split_once("?>")?;
+    let (_, value) = declaration.split_once("encoding")?;
+    let value = value.trim_start().strip_prefix('=')?.trim_start();
+    let label = value.strip_prefix(['"', '\''])?.split(['"', '\'']).next()?;
+    as_read(for_label(label)?)
+}
+
+/// What was read as ASCII cannot be in UTF-16.
+fn as_read(found: &'static Encoding) -> Option<&'static Encoding> {
+    Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
 }
 
 /// An encoding by its name. One of the names stands for all that browsers refuse to decode.
@@ -141,9 +182,7 @@ fn encoding_of_meta(body: &[u8]) -> Option<&'static Encoding> {
     while !input.is_empty() {
         let _ = tokenizer.feed(&input);
     }
-    let found = tokenizer.sink.0.get()?;
-    // A meta tag that was read as ASCII cannot be in UTF-16.
-    Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
+    as_read(tokenizer.sink.0.get()?)
 }
 
 /// Keeps the first encoding of an element `meta`. What stands in comments, titles and scripts is no
@@ -258,5 +297,35 @@ mod tests {
         assert!(refused.contains("image/png"), "{refused}");
         let hostile = kind("x/y\u{1b}[31m<b>", b"").unwrap_err();
         assert_eq!(hostile, FetchError::Type("x/y31mb".to_owned()));
+    }
+
+    #[test]
+    fn html_without_a_type_is_told_by_its_beginning() {
+        let kind = |body: &str| ContentType::parse("").kind(body.as_bytes()).unwrap();
+        for page in [
+            "<!-- c --><html>",
+            "\n<?xml version=\"1.0\"?>\n<!-- c --><!DOCTYPE html><html>",
+            "<?xml version=\"1.0\"?><html xmlns=\"x\">",
+            "<p>one",
+            "<H1>one",
+        ] {
+            assert_eq!(kind(page), Kind::Html, "{page}");
+        }
+        for text in
+            ["<?xml version=\"1.0\"?><!-- c --><feed>", "<svg>", "<person>", "a <p>", "<?xml"]
+        {
+            assert_eq!(kind(text), Kind::Text, "{text}");
+        }
+        let joined = ContentType::parse("text/html, text/html; charset=koi8-r");
+        assert_eq!(joined.essence, "text/html");
+        assert_eq!(joined.charset, for_label("koi8-r"));
+    }
+
+    #[test]
+    fn w30_a_declaration_of_xml_says_its_encoding() {
+        let body = b"<?xml version='1.0' encoding = \"iso-8859-1\"?><a>\xc3\xa9 \xa3</a>";
+        assert!(decode("text/xml", body).unwrap().contains("Ã© £"));
+        let wide = b"<?xml version='1.0' encoding='UTF-16'?><a>\xc3\xa9</a>";
+        assert!(decode("application/xhtml+xml", wide).unwrap().contains("é"));
     }
 }

@@ -45,8 +45,13 @@ impl WebFetch {
         let (Some(reader), Some(prompt)) = (&self.reader, prompt) else {
             return whole(&origin, page);
         };
+        if page.title.is_empty() && page.text.trim().is_empty() {
+            // A model would invent what to say of it.
+            return whole(&origin, page);
+        }
+        let text = text_of(page);
         let answer = tokio::select! {
-            answer = reader.answer(&page.text, prompt) => answer,
+            answer = reader.answer(&text, prompt) => answer,
             () = context.cancelled.cancelled() => None,
         };
         let Some(answer) = answer else {
@@ -62,13 +67,17 @@ impl WebFetch {
 }
 
 fn whole(origin: &str, page: &Page) -> AnswerText {
-    let text = match (page.title.as_str(), page.text.trim()) {
+    between_marks(origin, &text_of(page)).closed_by(page.note.clone())
+}
+
+/// The page's title and text.
+fn text_of(page: &Page) -> String {
+    match (page.title.as_str(), page.text.trim()) {
         ("", "") => "(the page has no text)".to_owned(),
         ("", text) => text.to_owned(),
         (title, "") => format!("Title: {title}\n\n(the page has no text)"),
         (title, text) => format!("Title: {title}\n\n{text}"),
-    };
-    between_marks(origin, &text).closed_by(page.note.clone())
+    }
 }
 
 impl Tool for WebFetch {
