@@ -128,11 +128,6 @@ impl Pool {
         }
     }
 
-    /// Starts the server, and waits for nothing.
-    pub(super) fn start(&self, key: &ServerKey, program: &ServerProgram) -> Result<(), String> {
-        self.started(key, program).map(drop)
-    }
-
     /// The server, if it is initialized now.
     pub(super) fn ready(&self, key: &ServerKey) -> Option<Lease> {
         let instances = sync::lock(&self.instances);

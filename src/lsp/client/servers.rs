@@ -1,5 +1,6 @@
 //! The language servers of all workspaces, for the tools.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,9 @@ use crate::sync;
 use crate::trust::TrustState;
 use crate::workspace::Workspace;
 
+/// Files that were changed and are not open yet. A model that changes more has its server by then.
+const MAX_CHANGED: usize = 1_000;
+
 /// What language servers need of the rest of the program.
 #[derive(Debug)]
 pub(crate) struct LanguageServices {
@@ -52,6 +56,8 @@ pub(crate) struct LanguageServers {
     presence: Presence,
     pool: Pool,
     openings: Mutex<Openings>,
+    /// Files that were changed before their server was ready, and are not open there yet.
+    changed: Mutex<HashSet<PathBuf>>,
 }
 
 /// What a model wants to know.
@@ -86,6 +92,7 @@ impl LanguageServers {
             presence: Presence::default(),
             pool,
             openings: Mutex::default(),
+            changed: Mutex::default(),
         })
     }
 
@@ -180,8 +187,21 @@ impl LanguageServers {
         let Ok(Some(chosen)) = self.for_file(&workspace, &path).await else { return };
         let Ok(lease) = self.pool.acquire(&chosen.key, &chosen.program).await else { return };
         if let Ok(document) = read(&workspace, &path).await {
-            lease.session.open((document, chosen.language), &workspace).await;
+            let was_changed = sync::lock(&self.changed).remove(&path);
+            lease.session.open((document, chosen.language), &workspace, was_changed).await;
         }
+    }
+
+    /// The same for a file that was changed. The next change finds the server ready, and is told
+    /// what was wrong before it, too: nobody has heard of it.
+    fn open_changed(self: &Arc<Self>, workspace: &Arc<Workspace>, path: &Path) {
+        let mut changed = sync::lock(&self.changed);
+        if MAX_CHANGED <= changed.len() {
+            changed.clear();
+        }
+        changed.insert(path.to_owned());
+        drop(changed);
+        self.opened(workspace, path);
     }
 
     /// What a server says of a file that was changed, if one runs. Does not wait for one that is
@@ -196,8 +216,7 @@ impl LanguageServers {
             return None;
         }
         if !self.pool.has_ready() {
-            // The next change finds it ready.
-            self.opened(workspace, path);
+            self.open_changed(workspace, path);
             return None;
         }
         let deadline = Instant::now() + budget;
@@ -220,7 +239,7 @@ impl LanguageServers {
     ) -> Option<(Lease, Chosen, Document)> {
         let chosen = self.for_file(workspace, path).await.ok()??;
         let Some(lease) = self.pool.ready(&chosen.key) else {
-            _ = self.pool.start(&chosen.key, &chosen.program);
+            self.open_changed(workspace, path);
             return None;
         };
         let document = read(workspace, path).await.ok()?;

@@ -270,12 +270,21 @@ impl Session {
     }
 
     /// Opens the document where it is not open, and gets its diagnostics known, so that those a
-    /// change brings can be told apart.
-    pub(super) async fn open(&self, document: (Document, String), workspace: &Arc<Workspace>) {
+    /// change brings can be told apart. Those of a file that `was_changed` are not: nobody was told.
+    pub(super) async fn open(
+        &self,
+        document: (Document, String),
+        workspace: &Arc<Workspace>,
+        was_changed: bool,
+    ) {
         let deadline = Instant::now() + self.timeout;
+        self.tell_of_file(&document.0.path, deadline).await;
         let synchronised =
             self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let Ok(Some(sent)) = synchronised else { return };
+        if was_changed {
+            return;
+        }
         if self.capabilities.pulls_diagnostics {
             _ = timeout_at(deadline, self.indexed()).await;
         }
@@ -305,6 +314,7 @@ impl Session {
     ) -> Option<ChangedFindings> {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
+        self.tell_of_file(&path, deadline).await;
         let synchronised =
             self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let sent = synchronised.ok()??;
@@ -398,6 +408,17 @@ impl Session {
         self.notifications.published.follow(documents.paths());
         room.tell(&told);
         Ok(())
+    }
+
+    /// Says that a file is there, or is another one: some servers look at the disk only then.
+    async fn tell_of_file(&self, path: &Path, deadline: Instant) {
+        const CREATED: u8 = 1;
+        const CHANGED: u8 = 2;
+        let uri = super::uri::from_path(path);
+        let change = |kind: u8| json!({ "uri": uri, "type": kind });
+        let changes = json!({ "changes": [change(CREATED), change(CHANGED)] });
+        let told = self.connection.notify("workspace/didChangeWatchedFiles", &changes);
+        _ = timeout_at(deadline, told).await;
     }
 
     async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {

@@ -234,8 +234,21 @@ async fn a_report_that_came_before_a_file_was_read_is_what_was_wrong_before() {
         let (answer, ()) = tokio::join!(session.ask(&question, &workspace), serve);
         answer.unwrap();
 
-        session.open((document("/a.py", "x"), "python".to_owned()), &workspace).await;
+        session.open((document("/a.py", "x"), "python".to_owned()), &workspace, false).await;
         let known = session.last_findings_of(Path::new("/a.py")).expect("they are known");
         assert_eq!(known.len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_file_that_was_changed_counts_as_new() {
+    let (_directory, workspace) = workspace();
+    let (session, mut peer) = start().await;
+    session.open((document("/a.py", "x"), "python".to_owned()), &workspace, true).await;
+
+    assert_eq!(session.last_findings_of(Path::new("/a.py")), None);
+    let there = received(&mut peer).await;
+    assert_eq!(there["method"], "workspace/didChangeWatchedFiles");
+    assert_eq!(there["params"]["changes"][0], json!({ "uri": "file:///a.py", "type": 1 }));
+    assert_eq!(received(&mut peer).await["method"], "textDocument/didOpen");
 }
