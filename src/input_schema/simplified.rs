@@ -21,16 +21,16 @@ const KEPT: [&str; 11] = [
 /// Values of an enum that a note lists.
 const MAX_LISTED: usize = 30;
 
-/// The object schema that is advertised. It has no references.
+/// The object schema that is advertised. It has no references. Its description is what of it
+/// translations lose.
 pub(super) fn simplified(schema: &Value) -> Value {
     let mut whole = schema.clone();
     whole["type"] = "object".into();
-    let mut simple = of(&whole);
-    if let Value::Object(members) = &mut simple {
+    if let Value::Object(members) = &mut whole {
         members.shift_remove("description");
         members.shift_remove("default");
     }
-    simple
+    of(&whole)
 }
 
 fn of(schema: &Value) -> Value {
@@ -41,6 +41,11 @@ fn of(schema: &Value) -> Value {
     let mut notes = Vec::new();
     let schema = merged(written, &mut notes);
     let kind = kind_of(&schema);
+    let other_kinds: Vec<&str> =
+        kinds_in(&schema).filter_map(known_kind).filter(|other| *other != kind).collect();
+    if !other_kinds.is_empty() {
+        notes.push(also_of(&other_kinds));
+    }
     let mut simple = Map::new();
     simple.insert("type".to_owned(), kind.into());
     for keyword in KEPT.into_iter().filter(|keyword| *keyword != "type") {
@@ -133,13 +138,96 @@ fn merged(schema: &Map<String, Value>, notes: &mut Vec<String>) -> Map<String, V
             continue;
         }
         let Some((first, others)) = choices.split_first() else { continue };
+        let is_object = |choice: &Map<String, Value>| {
+            let is_part =
+                schema.contains_key("properties") || kinds_in(schema).any(|it| it == "object");
+            is_part && !choice.contains_key("type") || kind_of(choice) == "object"
+        };
+        if !others.is_empty() && choices.iter().all(|choice| is_object(choice)) {
+            let choices: Vec<_> =
+                choices.iter().map(|choice| self::merged(choice, notes)).collect();
+            notes.push(forms_of(&choices));
+            add_part(&mut merged, &union_of(&choices));
+            continue;
+        }
         add_part(&mut merged, &self::merged(first, notes));
         let kinds: Vec<&str> = others.iter().map(|choice| kind_of(choice)).collect();
         if !kinds.is_empty() {
-            notes.push(format!("May also be of the form: {}.", kinds.join(", ")));
+            notes.push(also_of(&kinds));
         }
     }
     merged
+}
+
+fn also_of(kinds: &[&str]) -> String {
+    format!("May also be of the form: {}.", kinds.join(", "))
+}
+
+/// One object for several: it has the properties of all, and only what each requires is required.
+fn union_of(choices: &[Map<String, Value>]) -> Map<String, Value> {
+    let mut properties = Map::new();
+    for (name, property) in choices.iter().flat_map(properties_of) {
+        let known = properties.entry(name.clone()).or_insert_with(|| property.clone());
+        add_values_of(known, property);
+    }
+    let mut in_all: Vec<&str> = choices.first().into_iter().flat_map(required_by).collect();
+    in_all.retain(|name| choices.iter().all(|choice| required_by(choice).any(|it| it == *name)));
+    let mut union = Map::new();
+    if !properties.is_empty() {
+        union.insert("properties".to_owned(), properties.into());
+    }
+    if !in_all.is_empty() {
+        union.insert("required".to_owned(), in_all.into());
+    }
+    union
+}
+
+/// A property that has other values in another choice may have those as well.
+fn add_values_of(known: &mut Value, property: &Value) {
+    let (Value::Object(known), Value::Object(property)) = (known, property) else { return };
+    let (Some(mut values), Some(more)) = (values_of(known), values_of(property)) else { return };
+    let new: Vec<Value> = more.into_iter().filter(|value| !values.contains(value)).collect();
+    if !new.is_empty() {
+        values.extend(new);
+        known.shift_remove("const");
+        known.insert("enum".to_owned(), values.into());
+    }
+}
+
+/// What each of several objects requires, in words.
+fn forms_of(choices: &[Map<String, Value>]) -> String {
+    let form = |choice: &Map<String, Value>| {
+        let member = |name: &str| match properties_of(choice).find(|(other, _)| *other == name) {
+            Some((_, Value::Object(property))) => match property.get("const") {
+                Some(value) => format!("{name}: {value}"),
+                None => name.to_owned(),
+            },
+            _ => name.to_owned(),
+        };
+        let members: Vec<String> = required_by(choice).map(member).collect();
+        if members.is_empty() { "nothing".to_owned() } else { members.join(", ") }
+    };
+    let forms: Vec<String> = choices.iter().take(MAX_LISTED).map(form).collect();
+    format!("Of several forms; what each requires: {}.", forms.join("; or "))
+}
+
+fn properties_of(schema: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+}
+
+fn required_by(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let required = schema.get("required").and_then(Value::as_array);
+    required.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The types that are written.
+fn kinds_in(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let kinds = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.as_slice(),
+        Some(kind) => std::slice::from_ref(kind),
+        None => &[],
+    };
+    kinds.iter().filter_map(Value::as_str)
 }
 
 fn add_part(whole: &mut Map<String, Value>, part: &Map<String, Value>) {
@@ -174,13 +262,7 @@ fn values_of(schema: &Map<String, Value>) -> Option<Vec<Value>> {
 
 /// The type to advertise: the one that is written, else the one that the rest implies.
 fn kind_of(schema: &Map<String, Value>) -> &'static str {
-    let written = match schema.get("type") {
-        Some(Value::String(kind)) => Some(kind.as_str()),
-        Some(Value::Array(kinds)) => {
-            kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null")
-        }
-        _ => None,
-    };
+    let written = kinds_in(schema).find(|kind| *kind != "null");
     if let Some(kind) = written.and_then(known_kind) {
         return kind;
     }
@@ -296,6 +378,40 @@ mod tests {
                 "type": "object", "required": ["a"],
                 "properties": { "a": { "type": "string" }, "b": { "type": "boolean" } },
             }),
+        );
+    }
+
+    #[test]
+    fn of_several_objects_no_more_is_required_than_each_requires() {
+        let op = |name: &str, more: &str| {
+            json!({
+                "type": "object", "required": ["op", more],
+                "properties": { "op": { "const": name }, more: { "type": "string" } },
+            })
+        };
+        check(
+            &json!({ "oneOf": [op("add", "value"), op("del", "key")] }),
+            &json!({
+                "type": "object", "required": ["op"],
+                "properties": {
+                    "op": { "type": "string", "enum": ["add", "del"] },
+                    "value": { "type": "string" }, "key": { "type": "string" },
+                },
+                "description": "Of several forms; what each requires: op: \"add\", value; or op: \"del\", key.",
+            }),
+        );
+        let properties = json!({ "id": { "type": "string" }, "name": { "type": "string" } });
+        let either = json!([{ "required": ["id"] }, { "required": ["name"] }]);
+        assert_eq!(
+            simplified(&json!({ "properties": properties, "anyOf": either, "description": "d" })),
+            json!({
+                "type": "object", "properties": properties,
+                "description": "Of several forms; what each requires: id; or name.",
+            })
+        );
+        check(
+            &json!({ "type": ["integer", "string", "null"], "description": "It." }),
+            &json!({ "type": "integer", "description": "It. May also be of the form: string." }),
         );
     }
 
