@@ -12,6 +12,7 @@ mod connection;
 mod definitions;
 mod launcher;
 mod lines;
+mod mended;
 mod names;
 mod offers;
 mod owner;
@@ -252,7 +253,7 @@ impl McpServers {
             let (tools, withheld) = self.offered(server, &now.offers);
             McpServerStatus {
                 name: server.settings.name.clone(),
-                state: now.state,
+                state: self.fault_of_a_key(server).unwrap_or(now.state),
                 version: now.offers.facts.version.clone(),
                 tools: tools.len(),
                 withheld,
@@ -261,6 +262,19 @@ impl McpServers {
             }
         };
         self.0.servers.iter().map(state).collect()
+    }
+
+    /// The state of a client key's own server that does not run, if one does not.
+    fn fault_of_a_key(&self, server: &Server) -> Option<McpState> {
+        let name = &server.settings.name;
+        let of_keys = sync::lock(&self.0.of_keys);
+        let its = of_keys.iter().filter(|((of, _), _)| of == name);
+        its.map(|(_, server)| server.now().state).find_map(|state| match state {
+            McpState::Failed(why) => Some(McpState::Failed(format!("for a client key: {why}"))),
+            McpState::Off(why) => Some(McpState::Off(format!("for a client key: {why}"))),
+            McpState::NeedsAuth => Some(McpState::NeedsAuth),
+            McpState::Starting | McpState::Ready => None,
+        })
     }
 
     /// Takes the tools of a server as they are now.
@@ -341,8 +355,10 @@ impl McpServers {
     /// The server that answers this client key. One of scope `key` is started at its first call.
     async fn server_for(&self, key: &str, name: &str) -> Result<Arc<Server>, McpFault> {
         let for_all = self.server(name)?;
-        if !for_all.is_still_trusted().await {
-            return Err(not_running(name, &McpState::Off(REVOKED.into())));
+        match for_all.is_still_trusted().await {
+            Ok(true) => {}
+            Ok(false) => return Err(not_running(name, &McpState::Off(REVOKED.into()))),
+            Err(overloaded) => return Err(McpFault(overloaded.to_string())),
         }
         if for_all.settings.scope == McpScope::All {
             return Ok(for_all);

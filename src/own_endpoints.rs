@@ -19,7 +19,7 @@ struct Endpoints {
 
 impl OwnEndpoints {
     pub(crate) fn new(upstream: &Url) -> Self {
-        let host = upstream.host().map(|host| host.to_owned());
+        let host = upstream.host().map(|host| without_dot(host.to_owned()));
         let upstream = host.zip(upstream.port_or_known_default());
         Self(Arc::new(Endpoints { listening: OnceLock::new(), upstream }))
     }
@@ -35,7 +35,8 @@ impl OwnEndpoints {
 
     /// Whether upstream is called so.
     pub(crate) fn is_upstream(&self, host: &Host<String>, port: u16) -> bool {
-        self.upstream().is_some_and(|(name, at)| name == host && *at == port)
+        let host = without_dot(host.clone());
+        self.upstream().is_some_and(|(name, at)| *name == host && *at == port)
     }
 
     /// Whether a connection to this address comes to this server.
@@ -51,6 +52,14 @@ impl OwnEndpoints {
 /// An address that IPv6 merely wraps, as the one that it wraps.
 pub(crate) fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// A name that ends with a dot is the same one.
+fn without_dot(host: Host<String>) -> Host<String> {
+    match host {
+        Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
+        address => address,
+    }
 }
 
 /// Only an address of this machine can be bound to.

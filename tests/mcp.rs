@@ -1,6 +1,7 @@
 //! Lets models use MCP servers through the HTTP door: scripted ones that misbehave, and real ones.
 
 mod answers;
+mod confined;
 mod definitions;
 mod failures;
 pub(crate) mod installed;

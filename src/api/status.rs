@@ -110,6 +110,9 @@ pub(crate) async fn show(
     State(readiness): State<Arc<Readiness>>,
 ) -> impl IntoResponse {
     let sandbox = sandbox(&about).await;
+    if let Some(servers) = &about.mcp {
+        servers.end_untrusted().await;
+    }
     let about = about.as_ref().clone();
     let language_servers = language_servers(about.languages.as_ref()).await;
     Json(Status {

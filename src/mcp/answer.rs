@@ -1,11 +1,18 @@
 //! Takes apart what a server has answered to a call. Pure.
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
 use super::offers::is_address;
 use super::redaction::Redaction;
+
+/// Takes base64 with padding or without.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Parts of one answer. The rest is counted.
 const MAX_PARTS: usize = 1_000;
@@ -50,6 +57,9 @@ pub(super) fn of_call(result: Value, redaction: &Redaction) -> Result<McpAnswer,
     let mut result = complete(result)?;
     let parts = match result["content"].take() {
         Value::Array(parts) => bounded(parts, |part| part_of(part, redaction)),
+        // No server should, and some do.
+        Value::String(text) => vec![McpPart::Text(redaction.text(&text))],
+        part @ Value::Object(_) => vec![part_of(part, redaction)],
         _ => Vec::new(),
     };
     let structured = match result["structuredContent"].take() {
@@ -127,11 +137,25 @@ fn resource(contents: &Value, redaction: &Redaction) -> McpPart {
 fn decoded(data: &Value, mime_type: &Value, is_picture: bool, redaction: &Redaction) -> McpPart {
     let mime_type = mime_type.as_str().filter(|kind| is_mime_type(kind) && !redaction.is_in(kind));
     let mime_type = mime_type.unwrap_or("application/octet-stream").to_owned();
-    match STANDARD.decode(data.as_str().unwrap_or_default().trim_ascii()) {
+    let Some(data) = data.as_str() else {
+        return McpPart::Note(format!("(a part of type {mime_type} holds nothing)"));
+    };
+    match LENIENT.decode(standard_base64(data)) {
         Ok(bytes) if is_picture => McpPart::Picture { mime_type, bytes },
         Ok(bytes) => McpPart::File { mime_type, bytes: redaction.bytes(bytes) },
         Err(_) => McpPart::Note(format!("(a part of type {mime_type} could not be decoded)")),
     }
+}
+
+/// Base64 without the breaks of lines that some libraries put into it, in the usual alphabet.
+fn standard_base64(data: &str) -> String {
+    let data = data.chars().filter(|c| !c.is_ascii_whitespace());
+    let usual = |c| match c {
+        '-' => '+',
+        '_' => '/',
+        c => c,
+    };
+    data.map(usual).collect()
 }
 
 fn is_mime_type(text: &str) -> bool {
@@ -144,6 +168,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use base64::engine::general_purpose::STANDARD;
+
     use crate::secret::Secret;
 
     fn of(result: Value) -> Result<McpAnswer, String> {
@@ -183,6 +209,25 @@ mod tests {
         );
         assert_eq!(answer.structured, Some(json!({"key": "[secret]"})));
         assert!(answer.is_error);
+    }
+
+    #[test]
+    fn what_some_servers_write_otherwise_is_not_lost() {
+        let text = |text: &str| vec![McpPart::Text(text.into())];
+        let of = |content: Value| of(json!({ "content": content })).unwrap().parts;
+        assert_eq!(of("hello".into()), text("hello"));
+        assert_eq!(of(json!({"type": "text", "text": "hello"})), text("hello"));
+        let file = |bytes: &[u8]| {
+            let (mime_type, bytes) = ("audio/wav".to_owned(), bytes.to_vec());
+            vec![McpPart::File { mime_type, bytes }]
+        };
+        for data in ["+/8B\n+w==\n", "+/8B\r\n+w", "-_8B-w"] {
+            let part = json!([{"type": "audio", "data": data, "mimeType": "audio/wav"}]);
+            assert_eq!(of(part), file(&[0xfb, 0xff, 0x01, 0xfb]), "{data:?}");
+        }
+        let nothing = json!([{"type": "resource", "resource": {"uri": "x://1"}}]);
+        let note = "(a part of type application/octet-stream holds nothing)";
+        assert_eq!(of(nothing), [McpPart::Note(note.into())]);
     }
 
     #[test]

@@ -34,6 +34,8 @@ const PIPE_BYTES: usize = 64 << 10;
 /// How long the reason is waited for when a connection has closed.
 const REASON_PATIENCE: Duration = Duration::from_secs(2);
 
+const MALFORMED: &str = "its answer to `initialize` is malformed";
+
 /// How servers are reached: what starts programs, and where no server of a workspace may be.
 #[derive(Clone, Debug)]
 pub(crate) struct McpReach {
@@ -82,10 +84,14 @@ impl Connection {
         reach: &McpReach,
     ) -> Result<Self, StartFault> {
         match Self::open_with(settings, reach, ClientLifecycleMode::Initialize).await {
-            Err(OpenError::Refused(_)) => {
+            Err(OpenError::Refused(why)) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
-                Self::open_with(settings, reach, discover).await
+                // What most servers say to this is that they do not know it.
+                Self::open_with(settings, reach, discover).await.map_err(|error| match error {
+                    OpenError::Refused(_) => OpenError::Refused(why),
+                    fault @ OpenError::Fault(_) => fault,
+                })
             }
             opened => opened,
         }
@@ -121,6 +127,7 @@ impl Connection {
                 let public_only = settings.owner.is_workspace().then_some(&reach.own);
                 let noticed = broken.insert(ConnectionFault::default()).clone();
                 let transport = http_transport(url, headers, public_only, noticed)
+                    .await
                     .map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
@@ -253,9 +260,11 @@ impl EndWatcher {
             ClientInitializeError::TransportError { error, .. } => {
                 streamable_http::opening_fault(error.error.as_ref())
             }
+            ClientInitializeError::ExpectedInitResult(_)
+            | ClientInitializeError::ExpectedInitResponse(Some(_)) => MALFORMED.to_owned(),
             _ => match timeout(REASON_PATIENCE, self.0.join_next()).await {
                 Ok(Some(Ok(Some(why)))) => why,
-                _ => "its answer to `initialize` is malformed".to_owned(),
+                _ => MALFORMED.to_owned(),
             },
         };
         OpenError::Fault(StartFault::Failed(why))

@@ -60,8 +60,9 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
     let mut found = Definitions::default();
     let redaction = Redaction::new(settings.secrets.clone());
     let mut drop = |own_name: &str, why: String| {
-        let own_name = redaction.text(text::prefix(own_name, 128));
-        let (server, own_name) = (settings.name.clone(), text::shown_line(&own_name));
+        let own_name = redaction.text(own_name);
+        let own_name = text::shown_line(text::prefix(&own_name, 128));
+        let server = settings.name.clone();
         let why = redaction.text(&why);
         found.dropped.push(WithheldTool { server, own_name, name: None, why });
     };
@@ -94,6 +95,10 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
             Ok(_) => drop(own_name, "the server's definitions exceed 256 KiB".into()),
             Err(why) => drop(own_name, why),
         }
+    }
+    let has = |name: &str| listed.iter().any(|tool| tool["name"] == name);
+    for (key, name) in settings.named_tools().filter(|(_, name)| !has(name)) {
+        drop(name, format!("`{key}` names it, and the server has no such tool"));
     }
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     found.tools = tools;
@@ -146,6 +151,9 @@ fn description_for_model(server: &str, redaction: &Redaction, description: &str)
 /// Each part is preceded by its length, so that no part can pose as another.
 fn digest(own_name: &str, description: &str, schema: &Value) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("toolhand MCP definition 1");
+    // In what order a server writes the members says nothing.
+    let mut schema = schema.clone();
+    schema.sort_all_objects();
     for part in [own_name, description, &schema.to_string()] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }

@@ -1,6 +1,7 @@
 //! Lets the messages on a server's standard output through, one JSON object on each line, and
 //! skips what is none of them.
 
+use std::borrow::Cow;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use memchr::memchr;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::sync::oneshot;
 
+use super::mended::mended;
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 
 /// The longest message: a picture or a long text. A server that sends more is ended.
@@ -131,6 +133,9 @@ impl Lines {
         if end.is_none() {
             return Ok(taken);
         }
+        if let Cow::Owned(mended) = mended(&self.line) {
+            self.line = mended;
+        }
         if let Some(kind) = MessageKind::of(&self.line) {
             if kind.is_request() && !self.requests.take() {
                 return Err(LinesEnd::Requests);
@@ -215,7 +220,8 @@ mod tests {
         let mut bytes = [noise, message, noise, message].concat().into_bytes();
         bytes.extend(b"{\"jsonrpc\":\"2.0\",\"x\":\"\xc3\"}\n{\"jsonrpc\":\"2.0\"");
 
-        let expected = (message.repeat(2), LinesEnd::Closed);
+        let cut = "{\"jsonrpc\":\"2.0\",\"x\":\"\u{fffd}\"}\n";
+        let expected = (message.repeat(2) + cut, LinesEnd::Closed);
         assert_eq!(check(&bytes).await, expected);
     }
 

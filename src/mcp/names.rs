@@ -47,6 +47,16 @@ pub(super) fn advertised(server: &str, own: &[&str]) -> Vec<Result<String, Strin
     names.into_iter().map(|name| name.map(|(name, _)| name)).collect()
 }
 
+/// Whether both of a server's own names would be advertised under the same one.
+pub(super) fn become_the_same(one: &str, other: &str) -> bool {
+    one.len() == other.len()
+        && one.chars().map(advertised_char).eq(other.chars().map(advertised_char))
+}
+
+fn advertised_char(own: char) -> char {
+    if own.is_ascii_alphanumeric() || "_-".contains(own) { own } else { '_' }
+}
+
 /// The name of one tool, and whether it had to be changed.
 fn of_one(server: &str, own: &str) -> Result<(String, bool), String> {
     if own.is_empty() || MAX_OWN_NAME < own.len() {
@@ -55,10 +65,7 @@ fn of_one(server: &str, own: &str) -> Result<(String, bool), String> {
     if !own.chars().all(|c| c.is_ascii_alphanumeric() || "_-./: ".contains(c)) {
         return Err("its name has other characters than letters, digits and `_ - . / :`".into());
     }
-    let plain: String = own
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' })
-        .collect();
+    let plain: String = own.chars().map(advertised_char).collect();
     let mut name = format!("mcp__{server}__{plain}");
     if MAX_NAME < name.len() {
         let hash = blake3::hash(own.as_bytes()).to_hex();

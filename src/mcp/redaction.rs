@@ -26,6 +26,8 @@ pub(crate) struct Redaction {
 impl Redaction {
     pub(super) fn new(mut secrets: Vec<Secret>) -> Self {
         secrets.retain(|secret| MIN_SECRET_BYTES <= secret.expose().len());
+        let quoted: Vec<Secret> = secrets.iter().flat_map(quoted_forms).collect();
+        secrets.extend(quoted);
         // One may be the beginning of another.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
         Self { secrets }
@@ -62,7 +64,8 @@ impl Redaction {
             Value::Object(members) => {
                 members.iter().any(|(name, value)| self.is_in(name) || self.is_in_value(value))
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            Value::Number(number) => self.is_in(&number.to_string()),
+            Value::Null | Value::Bool(_) => false,
         }
     }
 
@@ -88,14 +91,27 @@ impl Redaction {
     /// The first line, short: what follows in an error is for who wrote the server.
     pub(super) fn line(&self, text: &str) -> String {
         let line = text.trim().lines().next().unwrap_or_default();
-        text::first_chars(&self.text(text::first_chars(line, 4 * MAX_LINE_CHARS)), MAX_LINE_CHARS)
-            .to_owned()
+        // Cut afterwards: the beginning of a key is not found.
+        text::first_chars(&self.text(line), MAX_LINE_CHARS).to_owned()
     }
 
     /// The same as [`Self::text`] for each text of a value.
     pub(super) fn value(&self, value: Value) -> Value {
         changed(value, &|text| self.text(text))
     }
+}
+
+/// How a key may be written inside of JSON that is a text, where that differs.
+fn quoted_forms(secret: &Secret) -> impl Iterator<Item = Secret> {
+    let written = Value::from(secret.expose()).to_string();
+    let quoted = written[1..written.len() - 1].to_owned();
+    let for_html = ["&", "<", ">"].into_iter().fold(quoted.clone(), |text, sign| {
+        text.replace(sign, &format!("\\u{:04x}", u32::from(sign.as_bytes()[0])))
+    });
+    let slashes = quoted.replace('/', "\\/");
+    let plain = secret.expose().to_owned();
+    let forms = [quoted, for_html, slashes].into_iter();
+    forms.filter(move |form| *form != plain).map(|form| Secret::new(&form))
 }
 
 /// The value with each of its texts changed so.
@@ -107,6 +123,50 @@ fn changed(value: Value, change: &impl Fn(&str) -> String) -> Value {
             .into_iter()
             .map(|(name, value)| (change(&name), changed(value, change)))
             .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        Value::Number(number) => {
+            let written = number.to_string();
+            let changed = change(&written);
+            if changed == written { Value::Number(number) } else { Value::String(changed) }
+        }
+        Value::Null | Value::Bool(_) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn redaction(key: &str) -> Redaction {
+        Redaction::new(vec![Secret::new(key)])
+    }
+
+    #[test]
+    fn m13_a_key_is_taken_out_wherever_a_line_is_cut() {
+        for (key, text) in [
+            ("k".repeat(1_350), format!("{0} {0}", "k".repeat(1_350))),
+            ("s".repeat(55), format!("{} ", "s".repeat(55)).repeat(40)),
+            ("t".repeat(20), format!("{}{}", "\u{1b}[31m".repeat(236), "t".repeat(20))),
+        ] {
+            let line = redaction(&key).line(&text);
+            assert!(!line.contains(&key[..3]) && line.starts_with(REDACTED), "{line}");
+        }
+    }
+
+    #[test]
+    fn m13_a_key_is_taken_out_of_json_in_a_text_and_of_numbers() {
+        let key = "pa\"ss\\wo/rd<9&9>";
+        let redaction = redaction(key);
+        let json = json!({ "k": key }).to_string();
+        let escaped = json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+        for text in [key.to_owned(), json.clone(), escaped, json.replace('/', "\\/")] {
+            let shown = redaction.text(&text);
+            assert!(!shown.contains("ss") && shown.contains(REDACTED), "{shown}");
+        }
+        let pin = self::redaction("98765432101234");
+        let value = json!({ "pin": 98_765_432_101_234_u64, "n": 7 });
+        assert!(pin.is_in_value(&value));
+        assert_eq!(pin.value(value), json!({ "pin": REDACTED, "n": 7 }));
     }
 }

@@ -20,7 +20,7 @@ use super::owner::McpOwner;
 use super::pins::{self, PinFault, PinFile, ServerPins};
 use super::restarts::Restarts;
 use super::settings::{McpServerSettings, PinPolicy};
-use crate::blocking::{DEFINITIONS, FILES};
+use crate::blocking::{DEFINITIONS, FILES, Overloaded};
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
@@ -148,16 +148,17 @@ impl Server {
         self.status.borrow().clone()
     }
 
-    /// Looks whether the server may still be used. One that may not is ended.
-    pub(super) async fn is_still_trusted(&self) -> bool {
-        let McpOwner::Workspace(file) = &self.settings.owner else { return true };
+    /// Looks whether the server may still be used. One that may not is ended. Fails where nobody
+    /// can look now.
+    pub(super) async fn is_still_trusted(&self) -> Result<bool, Overloaded> {
+        let McpOwner::Workspace(file) = &self.settings.owner else { return Ok(true) };
         let file = file.clone();
-        let looked = FILES.run(move || file.is_still_trusted()).await;
-        if looked == Ok(false) {
+        let is_trusted = FILES.run(move || file.is_still_trusted()).await?;
+        if !is_trusted {
             self.is_revoked.store(true, Ordering::Relaxed);
             self.revoked.notify_one();
         }
-        looked == Ok(true)
+        Ok(is_trusted)
     }
 
     /// Whether the server was found to be of a file that is not trusted any more.
@@ -186,10 +187,12 @@ impl Server {
         }
         let mut restarts = Restarts::new(services.backoff.clone());
         loop {
-            if !self.is_still_trusted().await {
-                return self.turn_off(McpState::Off(REVOKED.into()));
-            }
-            let why = match self.run_once(&services).await {
+            let started = match self.is_still_trusted().await {
+                Ok(true) => self.run_once(&services).await,
+                Ok(false) => return self.turn_off(McpState::Off(REVOKED.into())),
+                Err(overloaded) => Err(StartFault::Failed(overloaded.to_string())),
+            };
+            let why = match started {
                 Ok(why) | Err(StartFault::Failed(why)) => why,
                 Err(StartFault::NeedsAuth) => return self.turn_off(McpState::NeedsAuth),
                 Err(StartFault::Permanent(why)) => return self.turn_off(McpState::Off(why)),

@@ -112,6 +112,13 @@ pub(crate) enum MarkedTools {
 }
 
 impl MarkedTools {
+    fn named(&self) -> &[String] {
+        match self {
+            Self::All(_) => &[],
+            Self::Named(names) => names,
+        }
+    }
+
     pub(super) fn contains(&self, own_name: &str) -> bool {
         match self {
             Self::All(is_marked) => *is_marked,
@@ -140,6 +147,15 @@ impl McpServerSettings {
             timeout: Duration::from_secs(120),
             max_time: Duration::from_secs(600),
         }
+    }
+
+    /// The tools that the settings name, each with the key that does.
+    pub(super) fn named_tools(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let tools = self.tools.iter().flatten().map(|name| ("tools", name));
+        let disabled = self.disable.iter().map(|name| ("disable", name));
+        let read_only = self.read_only.named().iter().map(|name| ("read_only", name));
+        let shared = self.shared.named().iter().map(|name| ("shared", name));
+        tools.chain(disabled).chain(read_only).chain(shared)
     }
 
     pub(super) fn takes(&self, own_name: &str) -> bool {

@@ -72,7 +72,7 @@ pub(super) struct HttpClient {
     broken: ConnectionFault,
 }
 
-pub(super) fn http_transport(
+pub(super) async fn http_transport(
     url: &Url,
     headers: &[(HeaderName, Secret)],
     public_only: Option<&OwnEndpoints>,
@@ -85,7 +85,10 @@ pub(super) fn http_transport(
         value.set_sensitive(true);
         map.insert(name.clone(), value);
     }
-    let public_hosts = public_only.map(|own| PublicHosts::for_url(url, own.clone()));
+    let public_hosts = match public_only {
+        Some(own) => Some(PublicHosts::for_url(url, own.clone()).await),
+        None => None,
+    };
     let public_hosts = public_hosts.transpose().map_err(|fault| fault.to_string())?;
     let client = http_client::build(Vec::new(), |client| {
         let client = client.default_headers(map.clone()).connect_timeout(CONNECT_TIMEOUT);

@@ -484,7 +484,7 @@ async fn a_server_that_refuses_to_be_discovered_too_says_why() {
     ground.settings.backoff = Vec::new();
     let servers = ground.start().await;
     let states = servers.states();
-    assert_eq!(states[0].state.why(), Some("it refuses to be initialized: unknown"));
+    assert_eq!(states[0].state.why(), Some("it refuses to be initialized: not me"));
 }
 
 #[tokio::test]

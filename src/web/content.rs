@@ -160,12 +160,12 @@ fn encoding_of_declaration(body: &[u8]) -> Option<&'static Encoding> {
     let (_, value) = declaration.split_once("encoding")?;
     let value = value.trim_start().strip_prefix('=')?.trim_start();
     let label = value.strip_prefix(['"', '\''])?.split(['"', '\'']).next()?;
-    as_read(for_label(label)?)
+    Some(as_read(for_label(label)?))
 }
 
 /// What was read as ASCII cannot be in UTF-16.
-fn as_read(found: &'static Encoding) -> Option<&'static Encoding> {
-    Some(if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found })
+fn as_read(found: &'static Encoding) -> &'static Encoding {
+    if found == UTF_16BE || found == UTF_16LE { UTF_8 } else { found }
 }
 
 /// An encoding by its name. One of the names stands for all that browsers refuse to decode.
@@ -182,7 +182,7 @@ fn encoding_of_meta(body: &[u8]) -> Option<&'static Encoding> {
     while !input.is_empty() {
         let _ = tokenizer.feed(&input);
     }
-    as_read(tokenizer.sink.0.get()?)
+    tokenizer.sink.0.get().map(as_read)
 }
 
 /// Keeps the first encoding of an element `meta`. What stands in comments, titles and scripts is no

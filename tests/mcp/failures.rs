@@ -8,14 +8,39 @@ use serde_json::{Value, json};
 use super::{
     allowed, call, count, doing, has, heard, offered_names, one, states, text, told, tool, until,
 };
-use crate::support::chunks::calls;
-use crate::support::client::{ask_streamed, with};
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
+use crate::turn::answers_in;
 
 fn good() -> Value {
     doing(json!([{ "result": text("done") }]))
+}
+
+#[tokio::test]
+async fn calls_of_a_server_overlap_only_where_the_operator_says_so() {
+    let upstream = Upstream::start();
+    // The first call is answered when the second one has come.
+    let script = json!({ "tools": (["first", "second"].map(tool)), "calls": {
+        "first": [{ "hang": 1 }],
+        "second": [{ "late": text("first") }, { "result": text("second") }],
+    } });
+    for (more, first) in [
+        ("shared = true\ntimeout = \"60s\"", "first"),
+        ("shared = [\"second\"]\ntimeout = \"300ms\"", "did not answer in time"),
+        ("timeout = \"300ms\"", "did not answer in time"),
+    ] {
+        let server = allowed(&upstream, &[("s", script.clone(), more)]).start().await;
+        let both = [("a", "mcp__s__first", json!({})), ("b", "mcp__s__second", json!({}))];
+        upstream.round(calls(&both));
+        upstream.round(says("Done."));
+        assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
+        let answers = answers_in(&upstream.requests().pop().expect("a request").json());
+        has(&answers[0], &[first]);
+        assert_eq!(answers[1], "second", "{more}");
+    }
 }
 
 #[tokio::test]

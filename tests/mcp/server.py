@@ -7,6 +7,7 @@ actions; `calls`: the same by the name of the tool; `answers`: results by method
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -35,6 +36,23 @@ def log(word):
     if "log" in script:
         with open(script["log"], "a") as file:
             file.write(word + "\n")
+
+
+def reach(aims):
+    """What becomes of writing and reading files and of a connection."""
+    attempts = {
+        "write": lambda: open(aims["write"], "w").close(),
+        "read": lambda: open(aims["read"]).close(),
+        "connect": lambda: socket.create_connection(("127.0.0.1", aims["port"]), 5).close(),
+    }
+    outcomes = {}
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+            outcomes[what] = "done"
+        except OSError:
+            outcomes[what] = "failed"
+    return outcomes
 
 
 def act(actions, request):
@@ -71,6 +89,9 @@ def act(actions, request):
             send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
         elif kind == "echo":
             text = json.dumps(request["params"]["arguments"], sort_keys=True)
+            send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        elif kind == "reach":
+            text = " ".join(f"{what}:{outcome}" for what, outcome in reach(value).items())
             send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
         elif kind == "set":
             script.update(value)

@@ -24,7 +24,7 @@ pub(super) fn make_rectangular(document: &Document) {
 
 fn become_blocks(table: &NodeRef<'_>) {
     let parts = ["table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption"];
-    let nodes: Vec<_> = table.descendants_it().filter(|node| node.is_element()).collect();
+    let nodes: Vec<_> = table.descendants_it().filter(NodeRef::is_element).collect();
     for node in nodes.iter().chain([table]) {
         if parts.iter().any(|name| node.has_name(name)) {
             node.rename("div");

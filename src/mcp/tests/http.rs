@@ -83,6 +83,25 @@ async fn a_server_that_wants_an_authorization_is_told_apart() {
 }
 
 #[tokio::test]
+async fn m11_what_a_challenge_names_is_not_asked() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let metadata = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { r#"{"authorization_endpoint": "javascript:$(touch /tmp/x)"}"# }
+    };
+    let elsewhere = serve(Router::new().fallback(metadata)).await;
+    let challenge = format!("Bearer resource_metadata=\"{elsewhere}/metadata\"");
+    let answer = move || async move {
+        (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
+    };
+    let url = serve(Router::new().route("/mcp", any(answer))).await;
+
+    assert_eq!(state_of(&format!("{url}/mcp")).await, McpState::NeedsAuth);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
 async fn a_page_is_no_server() {
     let answer = || async { ([(header::CONTENT_TYPE, "text/html")], "<p>sk-very-secret</p>") };
     let url = serve(Router::new().route("/mcp", any(answer))).await;
