@@ -5,6 +5,7 @@
 //! if the row names it.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 
 use ignore::Walk;
@@ -30,6 +31,34 @@ fn every_row_of_the_threats_has_a_test_or_a_reason() {
     assert!(both.is_empty(), "deferred, and yet there is a test: {both:?}");
     let unknown: Vec<_> = tested.union(&deferred).filter(|row| !rows.contains(*row)).collect();
     assert!(unknown.is_empty(), "no such rows in docs/threats.md: {unknown:?}");
+}
+
+/// What `docs/threat-tests.md` begins with.
+const HEADING: &str = "# The rows of the threats, and their tests\n\n\
+    Made by `UPDATE_ROWS=1 cargo test --test suite rows::`. The rows are those of [threats.md](threats.md).\n\n\
+    | row | tests |\n|---|---|\n";
+
+#[test]
+fn the_table_of_rows_and_tests_is_as_the_tests_are() {
+    let tests = tests();
+    let named: BTreeSet<String> = tests.iter().map(|(_, name)| name.clone()).collect();
+    let mut table = HEADING.to_owned();
+    for (row, line) in threats() {
+        let is_named = |name: &String| line.contains(&format!("`{name}`"));
+        let its = tests.iter().filter(|(_, name)| rows_of(name).contains(&row) || is_named(name));
+        let its: Vec<_> = its.map(|(place, name)| format!("`{place}::{name}`")).collect();
+        let reason = DEFERRED.iter().find(|(deferred, _)| *deferred == row);
+        let shown = reason.map_or_else(|| its.join(", "), |(_, why)| format!("none: {why}"));
+        assert!(!shown.is_empty(), "{row} has functions of its name, and none is a test");
+        writeln!(table, "| {} | {shown} |", row.to_uppercase()).expect("text");
+    }
+    assert!(named.len() > 1_000, "{} tests", named.len());
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/threat-tests.md");
+    if std::env::var_os("UPDATE_ROWS").is_some() {
+        fs::write(path, &table).expect("our own file");
+    }
+    let written = fs::read_to_string(path).unwrap_or_default();
+    assert!(written == table, "docs/threat-tests.md is old: UPDATE_ROWS=1 makes it anew");
 }
 
 #[test]
@@ -72,6 +101,28 @@ fn test_names() -> BTreeSet<String> {
     let sources = rust.map(|file| fs::read_to_string(file.path()).expect("UTF-8"));
     let names = |source: String| source.lines().filter_map(name_of).map(str::to_owned).collect();
     sources.flat_map(|source| -> Vec<String> { names(source) }).collect()
+}
+
+/// The tests in the sources, by the path of their module.
+fn tests() -> BTreeSet<(String, String)> {
+    let files = ["src", "tests"].into_iter().flat_map(Walk::new).flatten();
+    let mut found = BTreeSet::new();
+    for file in files.filter(|file| file.path().extension().is_some_and(|end| end == "rs")) {
+        let source = fs::read_to_string(file.path()).expect("UTF-8");
+        let mut place = file.path().with_extension("").display().to_string();
+        place = place.trim_start_matches("src/").trim_start_matches("tests/").replace('/', "::");
+        let mut is_test = false;
+        for line in source.lines().map(str::trim_start) {
+            is_test |= line.starts_with("#[") && line.contains("test") && !line.contains("cfg");
+            if let Some(name) = name_of(line) {
+                if is_test {
+                    found.insert((place.clone(), name.to_owned()));
+                }
+                is_test = false;
+            }
+        }
+    }
+    found
 }
 
 /// The name of the function that `line` declares.
