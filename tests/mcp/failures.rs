@@ -29,8 +29,8 @@ async fn calls_of_a_server_overlap_only_where_the_operator_says_so() {
     } });
     for (more, first) in [
         ("shared = true\ntimeout = \"60s\"", "first"),
-        ("shared = [\"second\"]\ntimeout = \"300ms\"", "did not answer in time"),
-        ("timeout = \"300ms\"", "did not answer in time"),
+        ("shared = [\"second\"]\ntimeout = \"3s\"", "did not answer in time"),
+        ("timeout = \"3s\"", "did not answer in time"),
     ] {
         let server = allowed(&upstream, &[("s", script.clone(), more)]).start().await;
         let both = [("a", "mcp__s__first", json!({})), ("b", "mcp__s__second", json!({}))];
@@ -46,7 +46,7 @@ async fn calls_of_a_server_overlap_only_where_the_operator_says_so() {
 #[tokio::test]
 async fn m6_a_server_that_never_answers_leaves_the_others_alone() {
     let upstream = Upstream::start();
-    let impatient = "start_timeout = \"300ms\"";
+    let impatient = "start_timeout = \"3s\"";
     let servers = [
         ("good", good(), ""),
         ("listless", json!({ "on_list": [{ "hang": 1 }] }), impatient),
