@@ -22,13 +22,12 @@ fn good() -> Value {
 #[tokio::test]
 async fn calls_of_a_server_overlap_only_where_the_operator_says_so() {
     let upstream = Upstream::start();
-    // The first call is answered when the second one has come.
-    let script = json!({ "tools": (["first", "second"].map(tool)), "calls": {
-        "first": [{ "hang": 1 }],
-        "second": [{ "late": text("first") }, { "result": text("second") }],
-    } });
+    // Two calls are answered when both have come.
+    let script = json!({
+        "tools": (["first", "second"].map(tool)), "on_call": [{ "pair": text("both") }],
+    });
     for (more, first) in [
-        ("shared = true\ntimeout = \"60s\"", "first"),
+        ("shared = true\ntimeout = \"60s\"", "both"),
         ("shared = [\"second\"]\ntimeout = \"3s\"", "did not answer in time"),
         ("timeout = \"3s\"", "did not answer in time"),
     ] {
@@ -39,7 +38,7 @@ async fn calls_of_a_server_overlap_only_where_the_operator_says_so() {
         assert_eq!(server.client().chat(&ask("Go.")).await.text(), "Done.");
         let answers = answers_in(&upstream.requests().pop().expect("a request").json());
         has(&answers[0], &[first]);
-        assert_eq!(answers[1], "second", "{more}");
+        assert_eq!(answers[1], "both", "{more}");
     }
 }
 

@@ -101,6 +101,11 @@ def act(actions, request):
                 gate.read()
         elif kind == "late":
             send({"id": calls[-2], "result": value})
+        elif kind == "pair":
+            # Answers the call before with this one, whichever came first.
+            if len(calls) % 2 == 0:
+                for call in calls[-2:]:
+                    send({"id": call, "result": value})
         elif kind == "hang":
             pass
         elif kind == "deaf":
