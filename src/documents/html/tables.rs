@@ -12,19 +12,20 @@ const MAX_ADDED: usize = 20_000;
 /// Fills the place of cells that reach over several, and short rows. A table of code becomes plain
 /// blocks, since a cell has one line.
 pub(super) fn make_rectangular(document: &Document) {
-    let mut left = MAX_ADDED;
+    let mut filler = Filler { document, left: MAX_ADDED };
     for table in document.select("table").nodes() {
         if table.descendants_it().any(|node| node.has_name("pre")) {
             become_blocks(table);
         } else {
-            fill(document, &rows_of(table), &mut left);
+            // Where no more may be added, the rest stays as it is.
+            _ = filler.fill(&rows_of(table));
         }
     }
 }
 
 fn become_blocks(table: &NodeRef<'_>) {
     let parts = ["table", "thead", "tbody", "tfoot", "tr", "td", "th", "caption"];
-    let nodes: Vec<_> = table.descendants_it().filter(NodeRef::is_element).collect();
+    let nodes: Vec<_> = table.descendants_it().collect();
     for node in nodes.iter().chain([table]) {
         if parts.iter().any(|name| node.has_name(name)) {
             node.rename("div");
@@ -42,58 +43,53 @@ fn rows_of<'a>(table: &NodeRef<'a>) -> Vec<NodeRef<'a>> {
     rows.filter(|row| row.has_name("tr")).collect()
 }
 
-fn fill(document: &Document, rows: &[NodeRef<'_>], left: &mut usize) {
-    // For how many rows more a cell above reaches into each column.
-    let mut reaching: Vec<usize> = Vec::new();
-    let mut widths = Vec::new();
-    for row in rows {
-        let mut column = 0;
-        for cell in row.children_it(false).filter(is_cell).collect::<Vec<_>>() {
-            while column < MAX_COLUMNS && take_reaching(&mut reaching, column) {
-                if !take_one(left) {
-                    return;
-                }
-                cell.insert_before(&document.tree.new_element("td"));
-                column += 1;
-            }
-            let (wide, high) = (span_of(&cell, "colspan"), span_of(&cell, "rowspan"));
-            for more in 0..wide.min(MAX_COLUMNS.saturating_sub(column).max(1)) {
-                if reaching.len() <= column {
-                    reaching.resize(column + 1, 0);
-                }
-                reaching[column] = high - 1;
-                column += 1;
-                if 0 < more {
-                    if !take_one(left) {
-                        return;
-                    }
-                    cell.insert_after(&document.tree.new_element("td"));
-                }
-            }
-        }
-        while column < reaching.len().min(MAX_COLUMNS) && take_reaching(&mut reaching, column) {
-            if !take_one(left) {
-                return;
-            }
-            row.append_child(&document.tree.new_element("td"));
-            column += 1;
-        }
-        widths.push(column);
-    }
-    let widest = widths.iter().copied().max().unwrap_or_default();
-    for (row, width) in rows.iter().zip(widths) {
-        for _ in width..widest {
-            if !take_one(left) {
-                return;
-            }
-            row.append_child(&document.tree.new_element("td"));
-        }
-    }
+/// Adds cells, as many as may be added to a page.
+struct Filler<'a> {
+    document: &'a Document,
+    left: usize,
 }
 
-fn take_one(left: &mut usize) -> bool {
-    *left = left.saturating_sub(1);
-    0 < *left
+impl<'a> Filler<'a> {
+    fn cell(&mut self) -> Option<NodeRef<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.document.tree.new_element("td"))
+    }
+
+    /// `None`: not all could be added.
+    fn fill(&mut self, rows: &[NodeRef<'_>]) -> Option<()> {
+        // For how many rows more a cell above reaches into each column.
+        let mut reaching: Vec<usize> = Vec::new();
+        let mut widths = Vec::new();
+        for row in rows {
+            let mut column = 0;
+            for cell in row.children_it(false).filter(is_cell).collect::<Vec<_>>() {
+                while column < MAX_COLUMNS && take_reaching(&mut reaching, column) {
+                    cell.insert_before(&self.cell()?);
+                    column += 1;
+                }
+                let (wide, high) = (span_of(&cell, "colspan"), span_of(&cell, "rowspan"));
+                let wide = wide.min(MAX_COLUMNS.saturating_sub(column).max(1));
+                reaching.resize(reaching.len().max(column + wide), 0);
+                reaching[column..column + wide].fill(high - 1);
+                column += wide;
+                for _ in 1..wide {
+                    cell.insert_after(&self.cell()?);
+                }
+            }
+            while column < MAX_COLUMNS && take_reaching(&mut reaching, column) {
+                row.append_child(&self.cell()?);
+                column += 1;
+            }
+            widths.push(column);
+        }
+        let widest = widths.iter().copied().max().unwrap_or_default();
+        for (row, width) in rows.iter().zip(widths) {
+            for _ in width..widest {
+                row.append_child(&self.cell()?);
+            }
+        }
+        Some(())
+    }
 }
 
 /// Whether a cell above reaches into this column.
