@@ -278,7 +278,7 @@ impl Session {
         was_changed: bool,
     ) {
         let deadline = Instant::now() + self.timeout;
-        self.tell_of_file(&document.0.path, deadline).await;
+        self.tell_of_new_file(&document.0.path, deadline).await;
         let synchronised =
             self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let Ok(Some(sent)) = synchronised else { return };
@@ -314,7 +314,7 @@ impl Session {
     ) -> Option<ChangedFindings> {
         let path = document.0.path.clone();
         let before = self.findings_before(&path, deadline).await;
-        self.tell_of_file(&path, deadline).await;
+        self.tell_of_new_file(&path, deadline).await;
         let synchronised =
             self.synchronise(Some(&document), workspace, &Reread::SameFiles, deadline).await;
         let sent = synchronised.ok()??;
@@ -410,15 +410,21 @@ impl Session {
         Ok(())
     }
 
-    /// Says that a file is there, or is another one: some servers look at the disk only then.
-    async fn tell_of_file(&self, path: &Path, deadline: Instant) {
+    /// Says that a file is there, or is another one: some servers look at the disk only then. Of a
+    /// document that is open they know, and would analyse the project once more.
+    async fn tell_of_new_file(&self, path: &Path, deadline: Instant) {
         const CREATED: u8 = 1;
         const CHANGED: u8 = 2;
         let uri = super::uri::from_path(path);
         let change = |kind: u8| json!({ "uri": uri, "type": kind });
         let changes = json!({ "changes": [change(CREATED), change(CHANGED)] });
-        let told = self.connection.notify("workspace/didChangeWatchedFiles", &changes);
-        _ = timeout_at(deadline, told).await;
+        let tell = async {
+            if self.documents.lock().await.sent(path).is_none() {
+                // A server that has ended is noticed by whoever asks it.
+                _ = self.connection.notify("workspace/didChangeWatchedFiles", &changes).await;
+            }
+        };
+        _ = timeout_at(deadline, tell).await;
     }
 
     async fn tell(&self, method: &str, params: &Value) -> Result<(), String> {
