@@ -11,6 +11,7 @@ pub(crate) mod assemble;
 mod background_agents;
 pub(crate) mod begin;
 mod canonical;
+mod client_calls;
 pub(crate) mod context_limits;
 mod decisions;
 mod export;

@@ -29,6 +29,7 @@ mod rules;
 pub(crate) mod scenario;
 mod several;
 mod stale;
+mod tabs;
 mod tasks;
 mod todos;
 mod waiting;

@@ -154,6 +154,7 @@ impl Sessions {
                 resumes: assembled.resumes,
                 include_usage: request.include_usage,
                 resumed_by: Vec::new(),
+                calls: Vec::new(),
                 state: None,
             },
             first: decided,
