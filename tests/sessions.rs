@@ -7,6 +7,7 @@ mod builds;
 mod compaction;
 mod config_tool;
 mod consent;
+mod cut_off;
 mod databases;
 mod dialogs;
 mod disks;

@@ -122,7 +122,20 @@ pub(crate) fn entries_by_turn(rows: Vec<EntryRow>) -> HashMap<TurnId, Vec<Entry>
             Err(error) => tracing::error!(turn = %row.turn, %error, "an entry cannot be read"),
         }
     }
+    entries.values_mut().for_each(forget_settled_answers);
     entries
+}
+
+/// Forgets the client's answers once the turn's round has them: they may be large.
+fn forget_settled_answers(entries: &mut Vec<Entry>) {
+    let has_them = entries.iter().any(|entry| match entry {
+        Entry::Round(_) => true,
+        Entry::End(end) => end.open.is_some(),
+        _ => false,
+    });
+    if has_them {
+        entries.retain(|entry| !matches!(entry, Entry::ClientAnswers { .. }));
+    }
 }
 
 impl TurnRecord {

@@ -425,6 +425,9 @@ fn step(turn: &TurnRecord, entry: &Entry) -> Option<String> {
         Entry::Intent(_) | Entry::Ran(_) if turn.end().is_some() => None,
         Entry::Intent(intent) => Some(intent.call.to_string()),
         Entry::Ran(ran) => Some(ran.answer.clone()),
-        Entry::AgentStarted(_) | Entry::Asked { .. } | Entry::Prompt { .. } => None,
+        Entry::ClientAnswers { .. }
+        | Entry::AgentStarted(_)
+        | Entry::Asked { .. }
+        | Entry::Prompt { .. } => None,
     }
 }
