@@ -12,7 +12,9 @@ pub(crate) use crate::agent::closed_round::closed;
 use crate::agent::closed_round::{INTERRUPTED, answer};
 use crate::agent::delegation::how_to_resume;
 use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
+use crate::reminder::Reminder;
 use crate::store::rows::TurnStatus;
+use crate::text;
 
 /// Answers a call that was running when the server was killed.
 pub(crate) const OUTCOME_UNKNOWN: &str = "Error: interrupted, outcome unknown";
@@ -259,11 +261,12 @@ pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
         lines.truncate(MAX_LINES);
         lines.push(format!("and {more} more"));
     }
-    Some(format!(
-        "<reminder>\nAn earlier attempt to answer this was interrupted. These calls of it had \
-         been made; do not repeat what need not be done twice:\n{}\n</reminder>",
+    let text = format!(
+        "An earlier attempt to answer this was interrupted. These calls of it had been made; do \
+         not repeat what need not be done twice:\n{}",
         lines.join("\n")
-    ))
+    );
+    Some(Reminder::new(text).to_string())
 }
 
 /// A line for each call.
@@ -274,8 +277,8 @@ fn done_in(step: &Step) -> Vec<String> {
     let [assistant, answers @ ..] = messages.as_slice() else { return Vec::new() };
     let calls = assistant["tool_calls"].as_array().into_iter().flatten();
     let shown = |value: &Value| {
-        let text = value.as_str().unwrap_or_default();
-        crate::text::shortened(text, SHOWN).replace('\n', " ")
+        let whole = value.as_str().unwrap_or_default();
+        text::shown_line(&text::shortened(whole, SHOWN))
     };
     calls
         .zip(answers)
