@@ -8,6 +8,7 @@ mod readable;
 pub(crate) mod running_server;
 pub(crate) mod services;
 pub(crate) mod state_dir;
+mod state_lock;
 pub(crate) mod workspace_servers;
 pub(crate) mod workspaces;
 
