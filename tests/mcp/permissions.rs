@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{allowed, builder, call, count, doing, has, offered_names, one, text, told, tool};
+use super::{
+    allowed, builder, call, count, doing, has, offered_names, one, text, told, tool, until,
+};
 use crate::sessions::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::server::{Builder, Server};
@@ -49,14 +51,16 @@ fn changed(upstream: &Upstream, gone: &Server, argument: Option<&str>, more: &st
     let workspace = gone.workspace();
     let mut arguments = vec![workspace.join("server.py"), workspace.join("s.json")];
     arguments.extend(argument.map(Into::into));
-    after(upstream, gone).config("mcp.first_turn_wait", r#""60s""#).tables(&format!(
-        "[mcp.servers.s]\ncommand = \"/usr/bin/python3\"\nargs = {}\n{more}\n",
-        json!(arguments)
-    ))
+    let table = format!("command = \"/usr/bin/python3\"\nargs = {}\n{more}", json!(arguments));
+    after(upstream, gone)
+        .config("mcp.first_turn_wait", r#""60s""#)
+        .config("mcp.backoff", r#"["1ms", "1ms", "1ms"]"#)
+        .tables(&format!("[mcp.servers.s]\n{table}\n"))
 }
 
 /// Whether a call of the tool is asked about in the session `mine`. It is declined then.
 async fn asks(server: &Server, upstream: &Upstream) -> bool {
+    until(server, "the MCP server", |state| state["state"] == "ready").await;
     let client = server.client().header("x-toolhand-session", "mine");
     upstream.round(calls(&[("c", "mcp__s__do", json!({}))]));
     upstream.round(says("Well."));
