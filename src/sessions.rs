@@ -16,6 +16,7 @@ pub(crate) mod context_limits;
 mod decisions;
 mod export;
 pub(crate) mod id_sources;
+pub(crate) mod in_use;
 mod known_turns;
 mod launch;
 mod loading;

@@ -26,6 +26,7 @@ mod repeated;
 pub(crate) mod repeats;
 mod rest;
 mod restart;
+mod retained;
 mod rules;
 pub(crate) mod scenario;
 mod several;
