@@ -23,6 +23,7 @@ pub(crate) mod page_url;
 pub(crate) mod progress_lines;
 pub(crate) mod protected_names;
 pub(crate) mod public_address;
+pub(crate) mod reminder;
 pub(crate) mod secret;
 
 // Infrastructure: memory, threads, programs, directories, addresses, logs.

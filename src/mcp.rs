@@ -310,6 +310,11 @@ impl McpServers {
         answer::of_call(result, client.redaction()).map_err(McpFault)
     }
 
+    /// What stands behind a server's name now, for what people allow it. Empty for no server.
+    pub(crate) fn identity(&self, name: &str) -> Arc<str> {
+        self.server(name).map_or_else(|_| Arc::from(""), |server| server.settings.identity())
+    }
+
     /// An error if there is no server of this name.
     pub(crate) fn expect_server(&self, name: &str) -> Result<(), McpFault> {
         self.server(name).map(drop)

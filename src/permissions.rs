@@ -19,6 +19,7 @@ pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
 pub(crate) use self::explained::ExplainedVerdict;
 pub(crate) use self::grants::Grants;
 pub(crate) use self::judge::{HookOpinion, NoAnswer, unanswered};
+use self::kept_grants::GrantPlace;
 pub(crate) use self::kept_grants::{GrantHolder, KeepError, KeptGrant, KeptGrants, RuleGrant};
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::live_rules::RulesInForce;
@@ -131,6 +132,9 @@ pub(crate) enum Access {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct McpAccess {
     pub(crate) server: String,
+    /// A digest of what the server is started as: what a person allows is for that server, not for
+    /// another one under its name.
+    pub(crate) server_identity: Arc<str>,
     /// The server's own name of the tool, or what is done with its resources.
     pub(crate) tool: String,
     pub(crate) arguments: Value,
@@ -398,7 +402,12 @@ impl Permissions {
             AccessRequest::Command { directory, .. } => fs::canonicalize(directory).ok(),
             _ => None,
         };
-        let place = (self.workspace.as_ref(), directory.as_deref());
+        let server_identity = match access_request {
+            AccessRequest::Mcp(access) => Some(&*access.server_identity),
+            _ => None,
+        };
+        let directory = directory.as_deref();
+        let place = GrantPlace { workspace: &self.workspace, directory, server_identity };
         kept.add_to(&mut self.policy.rules, holder, place);
         self
     }

@@ -76,6 +76,16 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'static, Result<Vec<ApprovalRow>, StoreError>>;
 }
 
+/// Knows which sessions are used now: a turn runs or begins in them, or a task of theirs does.
+/// `sessions` implements it.
+pub(crate) trait SessionsInUse: Send + Sync + fmt::Debug {
+    /// Keeps everyone from the session until the hold is dropped. `None`: it is used.
+    fn try_hold(&self, session: &SessionId) -> Option<Box<dyn SessionHold>>;
+}
+
+/// Keeps everyone from a session.
+pub(crate) trait SessionHold: Send + fmt::Debug {}
+
 /// How a session is looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SessionKey {

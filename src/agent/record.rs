@@ -42,11 +42,16 @@ impl Recorder for NoRecord {
     }
 }
 
-/// One entry of a turn's record. A turn's entries are: intents and their answers, the round
+/// One entry of a turn's record. A turn's entries are: the client's answers, intents and their answers, the round
 /// that they belong to, the next round, …, and the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum Entry {
+    /// What the client answered to its own calls of the open round that the turn takes up: for each
+    /// call of the round its `role: tool` message as JSON.
+    ClientAnswers {
+        answers: Vec<Option<String>>,
+    },
     /// A call that may have an effect is about to run.
     Intent(Intent),
     /// Such a call has started an agent, or lets it go on.

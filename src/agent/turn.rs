@@ -28,7 +28,7 @@ use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::fitting;
 use crate::execution::pipeline::Pipeline;
-use crate::execution::reminders::{self, Moment, Reminder};
+use crate::execution::reminders::{self, GatheredReminder, Moment};
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
@@ -152,7 +152,7 @@ struct Driver {
     /// The hooks that are asked whether the turn may end.
     stopping: Option<BoxFuture<'static, HookOutcome>>,
     /// The round that is about to be closed.
-    finishing: Option<BoxFuture<'static, (FinishedRound, Option<Reminder>)>>,
+    finishing: Option<BoxFuture<'static, (FinishedRound, Option<GatheredReminder>)>>,
     decisions: UnboundedReceiver<Box<Decided>>,
     /// The end of the wait for decisions.
     wait_is_over: Option<Pin<Box<Sleep>>>,
@@ -417,7 +417,7 @@ async fn finish_round(
     max_body: usize,
     pipeline: Arc<Pipeline>,
     context: CallContext,
-) -> (FinishedRound, Option<Reminder>) {
+) -> (FinishedRound, Option<GatheredReminder>) {
     for (_, text) in &mut answers {
         fitting::fit(text, max_body, &context.session).await;
     }

@@ -1,11 +1,12 @@
 //! Opens the state directory: checks its owner and mode, locks it, keeps the first key.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::state_lock::{StateLock, lock};
 use crate::config::secrets;
 use crate::named_file;
 pub(super) use crate::named_file::ours::{open_directory, open_in, open_ours};
@@ -13,7 +14,6 @@ use crate::ownership::Ownership;
 use crate::secret::Secret;
 use crate::workspace::TempFiles;
 
-const LOCK: &str = "lock";
 const KEY: &str = "api-key";
 /// Holds the key until it is written whole.
 const NEW_KEY: &str = ".api-key.new";
@@ -29,8 +29,7 @@ const MAX_KEY_BYTES: u64 = 4096;
 pub(crate) struct StateDir {
     path: PathBuf,
     directory: File,
-    /// Holds the lock. The kernel releases it when this process ends, even by a signal.
-    _lock: File,
+    _lock: StateLock,
 }
 
 /// Why the directory cannot be used, in one line.
@@ -152,32 +151,6 @@ pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     open_directory(path).map(|_| "ours").map_err(refuse)
 }
 
-/// Takes the lock, and writes our process id into it for servers that come later.
-fn lock(directory: &File) -> Result<File, String> {
-    let mut file = open_in(directory, LOCK, OFlags::RDWR | OFlags::CREATE)
-        .map_err(|error| format!("cannot be written: {error}"))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(in_use(&mut file)),
-        Err(TryLockError::Error(error)) => return Err(format!("cannot be locked: {error}")),
-    }
-    file.set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(|error| format!("cannot be written: {error}"))?;
-    Ok(file)
-}
-
-fn in_use(file: &mut File) -> String {
-    let mut holder = String::new();
-    // Without the process id the message still names the problem.
-    drop(file.take(32).read_to_string(&mut holder));
-    match holder.trim().parse::<u32>() {
-        Ok(holder) => format!("in use by another server, process {holder}"),
-        Err(_) => "in use by another server".into(),
-    }
-}
-
 pub(super) fn random_key() -> io::Result<String> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -210,7 +183,7 @@ mod tests {
 
         assert_eq!(mode_of(&path), 0o700);
         assert_eq!(state.path(), path);
-        assert_eq!(mode_of(&path.join(LOCK)), 0o600);
+        assert_eq!(mode_of(&path.join("lock")), 0o600);
     }
 
     #[test]

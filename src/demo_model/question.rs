@@ -1,13 +1,12 @@
 //! Finds what the person typed in a user message that a client has wrapped.
 
+use crate::reminder::Reminder;
+
 /// The beginning of a message that Open WebUI wrote around the person's words.
 const TASK: &str = "### Task:";
 
 /// What smolagents writes before a task.
 const NEW_TASK: &str = "New task:";
-
-/// What the server tells the model in front of the person's words.
-const REMINDER: (&str, &str) = ("<reminder>\n", "\n</reminder>\n\n");
 
 const CONTEXT_END: &str = "</context>";
 
@@ -17,7 +16,8 @@ pub(super) const HISTORY_END: &str = "</chat_history>";
 /// The person's own words: the text after the context of Open WebUI, or after smolagents'
 /// heading.
 pub(super) fn typed(message: &str) -> &str {
-    let message = without_reminders(message).trim();
+    // What the server tells the model stands in front.
+    let message = Reminder::skip_all(message).trim();
     if let Some(task) = message.strip_prefix(NEW_TASK) {
         return task.trim();
     }
@@ -27,16 +27,6 @@ pub(super) fn typed(message: &str) -> &str {
         && !typed.contains(HISTORY_END)
     {
         return typed.trim();
-    }
-    message
-}
-
-fn without_reminders(mut message: &str) -> &str {
-    let (begin, end) = REMINDER;
-    while let Some((_, words)) =
-        message.strip_prefix(begin).and_then(|reminder| reminder.split_once(end))
-    {
-        message = words;
     }
     message
 }

@@ -11,6 +11,7 @@ use crate::blocking::FILES;
 use crate::files::outside_changes::{Current, OutsideChanges};
 use crate::files::{Found, Observation, Suspect};
 use crate::permissions::{AccessKind, AccessRequest, Grants, Judgement, Permissions};
+use crate::reminder::Reminder;
 use crate::tools::agent_context::AgentContext;
 use crate::tools::plan_mode::phase;
 use crate::tools::session_context::SessionContext;
@@ -32,7 +33,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// A text for the model, and what it knows when it has it.
 #[derive(Debug)]
-pub(crate) struct Reminder {
+pub(crate) struct GatheredReminder {
     text: String,
     learned: Learned,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Learned {
     is_reminded_of_todos: bool,
 }
 
-impl Reminder {
+impl GatheredReminder {
     /// Gives up the text: it stands in the transcript now.
     pub(crate) fn told(self, agent: &AgentContext) -> String {
         self.learned.by(agent);
@@ -81,14 +82,14 @@ pub(crate) async fn gather(
     permissions: &Permissions,
     tools: &Toolset,
     (session, agent): (&SessionContext, &Arc<AgentContext>),
-) -> Option<Reminder> {
+) -> Option<GatheredReminder> {
     agent.todos.count_round();
     let mut learned = Learned::default();
     let mut texts = Vec::new();
     if moment == Moment::TurnBegins
         && let Some(phase) = plan_phase(session, tools)
     {
-        texts.push(delimited(&phase));
+        texts.push(Reminder::new(phase).to_string());
     }
     if !agent.read_state.is_empty()
         && let Some(changes) = changed_files(permissions, &session.grants, agent).await
@@ -101,14 +102,14 @@ pub(crate) async fn gather(
         let (notices, ended) = agent.known_tasks.untold_ends(tasks).into_iter().unzip();
         let notices: Vec<String> = notices;
         if !notices.is_empty() {
-            texts.push(delimited(&notices.join("\n")));
+            texts.push(Reminder::new(notices.join("\n")).to_string());
         }
         learned.ended = ended;
     }
     if tools.get(TODO_WRITE).is_some()
         && let Some(text) = agent.todos.reminder()
     {
-        texts.push(delimited(&text));
+        texts.push(Reminder::new(text).to_string());
         learned.is_reminded_of_todos = true;
     }
     if texts.is_empty() {
@@ -116,7 +117,7 @@ pub(crate) async fn gather(
         learned.by(agent);
         return None;
     }
-    Some(Reminder { text: texts.join("\n\n"), learned })
+    Some(GatheredReminder { text: texts.join("\n\n"), learned })
 }
 
 /// What plan mode is for, if the model that may use these tools plans.
@@ -124,10 +125,6 @@ pub(crate) fn plan_phase(session: &SessionContext, tools: &Toolset) -> Option<St
     let files = session.files.as_ref().filter(|_| session.mode.is_planning())?;
     tools.get(EXIT_PLAN_MODE)?;
     Some(phase(&files.plan_path(), session.mode.can_leave_plan()))
-}
-
-fn delimited(text: &str) -> String {
-    format!("<reminder>\n{text}\n</reminder>")
 }
 
 async fn changed_files(

@@ -10,6 +10,7 @@ use super::patch;
 use super::read_state::{
     Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, Suspect,
 };
+use crate::reminder::Reminder;
 use crate::text::printable;
 use crate::workspace::{FileVersion, Target};
 
@@ -26,9 +27,8 @@ const MAX_NAMED: usize = 50;
 /// The most bytes that are read of a file to compare it, as many as are hashed when it is shown.
 const MAX_COMPARED_BYTES: u64 = 16 << 20;
 
-const BEGIN: &str = "<reminder>\nFiles that you have read were changed by something other than your \
+const BEGIN: &str = "Files that you have read were changed by something other than your \
                      Write, Edit or NotebookEdit:";
-const END: &str = "</reminder>";
 
 /// What the model is told of changed files.
 #[derive(Debug, Default)]
@@ -179,7 +179,8 @@ impl OutsideChanges {
         if named.len() > MAX_NAMED {
             let _ = write!(told, "\n({} more files)", named.len() - MAX_NAMED);
         }
-        let reminder = (!told.is_empty()).then(|| format!("{BEGIN}{told}\n{END}"));
+        let reminder =
+            (!told.is_empty()).then(|| Reminder::new(format!("{BEGIN}{told}")).to_string());
         (reminder, observed)
     }
 }
@@ -206,8 +207,6 @@ fn cut(diff: &[String], room: usize) -> (String, bool) {
     let mut is_whole = diff.len() <= room;
     let mut lines: Vec<String> = Vec::new();
     for line in diff.iter().take(room) {
-        // A file's text must not pass for the end of the reminder either.
-        let line = &line.replace(END, "< /reminder>");
         let shown = crate::text::prefix(line, MAX_LINE_BYTES);
         let is_cut = shown.len() < line.len();
         is_whole &= !is_cut;

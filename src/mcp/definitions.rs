@@ -23,6 +23,8 @@ pub(super) const MAX_TOOLS: usize = 512;
 #[derive(Clone, Debug)]
 pub(crate) struct McpTool {
     pub(crate) server: String,
+    /// `McpServerSettings::identity` of its server.
+    pub(crate) server_identity: Arc<str>,
     /// The server's own name of it.
     pub(crate) own_name: String,
     /// The name under which it is advertised.
@@ -59,6 +61,7 @@ pub(super) struct Definitions {
 pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Definitions {
     let mut found = Definitions::default();
     let redaction = Redaction::new(settings.secrets.clone());
+    let identity = settings.identity();
     let mut drop = |own_name: &str, why: String| {
         let own_name = redaction.text(own_name);
         let own_name = text::shown_line(text::prefix(&own_name, 128));
@@ -82,8 +85,10 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
     let mut bytes = 0;
     let mut tools = Vec::new();
     for ((tool, own_name), name) in wanted.iter().zip(names) {
-        let made = name
-            .and_then(|name| definition(settings, &redaction, &mut budget, tool, own_name, name));
+        let made = name.and_then(|name| {
+            let of = (settings, &identity);
+            definition(of, &redaction, &mut budget, tool, own_name, name)
+        });
         let size = |tool: &McpTool| {
             tool.name.len() + tool.description.len() + tool.schema.advertised().to_string().len()
         };
@@ -106,7 +111,7 @@ pub(super) fn definitions(settings: &McpServerSettings, listed: &[Value]) -> Def
 }
 
 fn definition(
-    settings: &McpServerSettings,
+    (settings, identity): (&McpServerSettings, &Arc<str>),
     redaction: &Redaction,
     budget: &mut SchemaBudget,
     tool: &Value,
@@ -126,6 +131,7 @@ fn definition(
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
         server: settings.name.clone(),
+        server_identity: Arc::clone(identity),
         own_name: own_name.to_owned(),
         name,
         description: description_for_model(&settings.name, redaction, description),

@@ -1,6 +1,7 @@
 //! Says who has configured a server, the operator or a repository, and whether a repository's file
 //! is still trusted.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::settings_files::SettingsFiles;
@@ -17,7 +18,15 @@ pub(crate) enum McpOwner {
 
 impl McpOwner {
     pub(super) fn is_workspace(&self) -> bool {
-        matches!(self, Self::Workspace(_))
+        self.workspace().is_some()
+    }
+
+    /// The root of the workspace whose file has configured the server.
+    pub(super) fn workspace(&self) -> Option<&Path> {
+        match self {
+            Self::Operator => None,
+            Self::Workspace(file) => Some(file.workspace.root()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which servers there are, and what the operator lets them do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::HeaderName;
@@ -179,5 +180,92 @@ impl McpServerSettings {
             McpTransport::Unavailable(_) => {}
         }
         hasher.finalize().to_hex()[..32].to_owned()
+    }
+
+    /// A digest of all that makes the server what a person allowed: who configured it, what it is
+    /// started as, and what it is given. A key that is renewed leaves it the same server.
+    pub(super) fn identity(&self) -> Arc<str> {
+        let mut hasher = blake3::Hasher::new_derive_key("toolhand MCP server 1");
+        let mut add = |text: &[u8]| {
+            hasher.update(&(text.len() as u64).to_le_bytes()).update(text);
+        };
+        let workspace = self.owner.workspace();
+        add(workspace.map_or(&b"operator"[..], |_| &b"workspace"[..]));
+        add(workspace.unwrap_or(Path::new("")).as_os_str().as_encoded_bytes());
+        match &self.transport {
+            McpTransport::Stdio(command) => {
+                add(b"command");
+                add(command.program.as_os_str().as_encoded_bytes());
+                add(&command.arguments.len().to_le_bytes());
+                command.arguments.iter().for_each(|argument| add(argument.as_bytes()));
+                let directory = command.directory.as_deref().unwrap_or(Path::new(""));
+                add(directory.as_os_str().as_encoded_bytes());
+                add(&[u8::from(command.network)]);
+                let mut variables: Vec<_> = command.variables.iter().collect();
+                variables.sort_by_key(|(name, _)| name);
+                for (name, value) in variables {
+                    add(name.as_bytes());
+                    // A repository's own values are no keys, and may lead its program elsewhere.
+                    if workspace.is_some() {
+                        add(value.expose().as_bytes());
+                    }
+                }
+            }
+            McpTransport::Http { url, headers } => {
+                add(b"url");
+                add(url.as_str().as_bytes());
+                let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
+                names.sort_unstable();
+                names.into_iter().for_each(|name| add(name.as_bytes()));
+            }
+            McpTransport::Unavailable(_) => add(b"unavailable"),
+        }
+        hasher.finalize().to_hex()[..32].into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(change: impl FnOnce(&mut McpCommand)) -> Arc<str> {
+        let mut command = McpCommand {
+            program: "server".into(),
+            arguments: vec!["a".into(), "b".into()],
+            variables: vec![("TOKEN".into(), Secret::new("1"))],
+            directory: None,
+            network: true,
+        };
+        change(&mut command);
+        McpServerSettings::new("git", McpTransport::Stdio(command)).identity()
+    }
+
+    fn http(url: &str, header: &'static str) -> Arc<str> {
+        let headers = vec![(HeaderName::from_static(header), Secret::new("1"))];
+        let transport = McpTransport::Http { url: url.parse().unwrap(), headers };
+        McpServerSettings::new("git", transport).identity()
+    }
+
+    #[test]
+    fn what_is_started_makes_a_server_another_and_a_new_key_does_not() {
+        let known = command(|_| {});
+        assert_eq!(known, command(|it| it.variables[0].1 = Secret::new("2")));
+        let reached = http("https://a.example/", "x-key");
+        let others = [
+            command(|it| it.program = "other".into()),
+            command(|it| it.arguments = vec!["ab".into()]),
+            command(|it| it.arguments = vec!["b".into(), "a".into()]),
+            command(|it| it.variables[0].0 = "LD_PRELOAD".into()),
+            command(|it| it.variables.clear()),
+            command(|it| it.directory = Some("/elsewhere".into())),
+            command(|it| it.network = false),
+            reached.clone(),
+            http("https://b.example/", "x-key"),
+            http("https://a.example/", "x-other"),
+        ];
+        for (place, other) in others.iter().enumerate() {
+            assert_ne!(*other, known, "{place}");
+            assert_eq!(others.iter().filter(|same| *same == other).count(), 1, "{place}");
+        }
     }
 }

@@ -160,6 +160,7 @@ impl AskedAccess {
             Access::Fetch(page) => ("fetch", vec![Path::new(page.url().as_str())]),
             Access::WebSearch(query) => ("web search", vec![Path::new(query)]),
             Access::Mcp(call) => {
+                hasher.part(call.server_identity.as_bytes());
                 hasher.json(&call.arguments);
                 ("mcp", vec![Path::new(&call.server), Path::new(&call.tool)])
             }

@@ -49,6 +49,19 @@ pub(crate) struct RuleGrant {
     pub(crate) workspace: BoundDirectory,
     /// Rules of a command count only for commands in its directory.
     pub(crate) directory: Option<PathBuf>,
+    /// Rules of an MCP tool count only for the server that a person was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) server_identity: Option<String>,
+}
+
+/// Where, and of which MCP server, a call is that kept rules may allow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GrantPlace<'a> {
+    pub(super) workspace: &'a Workspace,
+    /// Where a command would run.
+    pub(super) directory: Option<&'a Path>,
+    /// `McpAccess::server_identity`.
+    pub(super) server_identity: Option<&'a str>,
 }
 
 /// Why a rule cannot be kept.
@@ -108,13 +121,12 @@ impl KeptGrants {
         parsed.map(Into::into)
     }
 
-    /// Adds to `rules` those of the holder in this workspace. `directory` is where a command
-    /// would run. Blocks.
+    /// Adds to `rules` those of the holder that count at this place. Blocks.
     pub(super) fn add_to(
         &self,
         rules: &mut Arc<Rules>,
         holder: &GrantHolder,
-        (workspace, directory): (&Workspace, Option<&Path>),
+        GrantPlace { workspace, directory, server_identity }: GrantPlace<'_>,
     ) {
         // A file that cannot be read has been logged.
         let Ok(grants) = self.list() else { return };
@@ -130,7 +142,9 @@ impl KeptGrants {
         let now = directory_there(workspace.root());
         let holds = |grant: &&KeptGrant| {
             let is_workspace = grant.workspace.is(&opened, || now.clone());
-            is_workspace && (grant.directory.is_none() || grant.directory.as_deref() == directory)
+            is_workspace
+                && grant.is_for_server(server_identity)
+                && (grant.directory.is_none() || grant.directory.as_deref() == directory)
         };
         for grant in grants.filter(holds) {
             Arc::make_mut(rules).add_from(&grant.rules, true);

@@ -39,7 +39,11 @@ impl Permissions {
         };
         let is_text = |path: &Path| path.to_str().is_some();
         let are_texts = is_text(&workspace.path) && directory.as_deref().is_none_or(is_text);
-        are_texts.then_some(RuleGrant { rules, workspace, directory })
+        let server_identity = match access {
+            Access::Mcp(call) => Some(call.server_identity.to_string()),
+            _ => None,
+        };
+        are_texts.then_some(RuleGrant { rules, workspace, directory, server_identity })
     }
 }
 

@@ -10,6 +10,7 @@ mod tests;
 use std::ops::RangeInclusive;
 
 use super::canonical;
+use super::client_calls::{CallDigest, call_digests};
 use super::message::{CallOf, ClientMessage, Role};
 use crate::ids::Scope;
 use crate::store::rows::{Digest, LinkDigests};
@@ -41,6 +42,8 @@ pub(crate) struct Link {
     pub(crate) text: String,
     /// Of the calls that a client sees.
     pub(crate) call_ids: Vec<Box<str>>,
+    /// The same calls with what they ask.
+    pub(crate) calls: Vec<CallDigest>,
     /// `LinkDigests::chain`.
     pub(crate) chain: Digest,
     /// `LinkDigests::link`.
@@ -87,6 +90,7 @@ pub(crate) enum ListEnd {
 struct OpenLink {
     text: String,
     call_ids: Vec<Box<str>>,
+    calls: Vec<CallDigest>,
     range: Option<(usize, usize)>,
     has_hidden_calls: bool,
 }
@@ -130,6 +134,7 @@ impl Chain {
             own,
             text: open.text,
             call_ids: open.call_ids,
+            calls: open.calls,
             range: first..=last,
             has_hidden_calls: open.has_hidden_calls,
         });
@@ -203,9 +208,16 @@ impl OpenLink {
             return;
         }
         append(&mut self.text, &canonical::said(&message.text()));
-        for call in &message.calls {
+        if message.calls.is_empty() {
+            return;
+        }
+        let digests = call_digests(&message.json, message.calls.len());
+        for (at, call) in message.calls.iter().enumerate() {
             match call.of {
-                CallOf::Client => self.call_ids.push(call.id.clone()),
+                CallOf::Client => {
+                    self.call_ids.push(call.id.clone());
+                    self.calls.extend(digests.get(at));
+                }
                 CallOf::Server => self.has_hidden_calls = true,
                 CallOf::Card => {}
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::address::{Chain, User};
 use super::canonical;
-use super::matching::{is_interrupted, shows};
+use super::matching::{ids_fit, is_interrupted, shows};
 use super::record::{SentMessage, TurnRecord};
 
 /// Which parts of the list are recorded.
@@ -34,6 +34,11 @@ impl<'a> Group<'a> {
 
     pub(crate) fn last(self) -> Option<&'a Arc<TurnRecord>> {
         self.turns.last()
+    }
+
+    /// The ids of the calls that the client was sent.
+    fn client_call_ids(self) -> Vec<&'a str> {
+        self.turns.iter().flat_map(|turn| turn.client_call_ids()).collect()
     }
 
     pub(crate) fn said(self) -> String {
@@ -99,7 +104,8 @@ impl<'a> Alignment<'a> {
         let (link, Some(last)) = (&chain.links[link], group.last()) else { return false };
         // The same digest is of the same words.
         last.row.digests.is_some_and(|own| own.link == link.own)
-            || shows(link, &group.said(), last.row.status)
+            || (ids_fit(link, &group.client_call_ids(), last.row.status)
+                && shows(link, &group.said(), last.row.status))
     }
 
     /// Notes the user messages whose words are unchanged. Returns those before the turn's.

@@ -324,7 +324,9 @@ impl List<'_> {
         let attempts = if is_last { self.found.attempts.as_slice() } else { &[] };
         let attempts = group.next.map_or(attempts, std::slice::from_ref);
         let answers = link.and_then(|link| self.answers.get(&link));
-        let answer = |id: &str| answers.and_then(|answers| answers.get(id).cloned());
+        let shown = |id: &str| answers.and_then(|answers| answers.get(id).cloned());
+        let answer =
+            |id: &str| shown(id).or_else(|| transcript::recorded_answer(open, attempts, id));
         out.push_round(transcript::closed(&transcript::settled(open, attempts), answer));
     }
 

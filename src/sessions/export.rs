@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::agent::record::{End, Entry, OpenCall, OpenRound, RecordedRound};
 use crate::sessions::record::{SentMessage, TurnRecord};
+use crate::sessions::transcript;
+use crate::store::rows::TurnStatus;
 
 /// The members of messages that OpenAI knows. Others, such as a model's reasoning, are of no
 /// use to another model.
@@ -13,33 +15,41 @@ const MEMBERS: [&str; 7] =
 /// The messages of a branch, whose oldest turn comes first.
 pub(crate) fn messages(branch: &[TurnRecord]) -> Vec<Value> {
     let mut messages = Vec::new();
+    let mut before: Option<&TurnRecord> = None;
     for (index, record) in branch.iter().enumerate() {
-        // What one turn leaves open, the turn that goes on from it closes.
-        let next = branch.get(index + 1);
-        let is_last = next.is_none_or(|next| !next.body.continues);
-        let is_closed = next.is_some_and(|next| next.body.resumes);
         messages.extend(record.body.user_messages.iter().map(user_message));
-        let added = added(record, is_last);
-        if let Some(open) = record.open().filter(|_| !is_closed) {
-            messages.extend(answered(open));
+        if let Some(open) = before.and_then(TurnRecord::open)
+            && transcript::leaves_unclosed(record)
+            && !is_running(record)
+        {
+            messages.extend(answered(&transcript::settled_with_answers(open, record)));
         }
-        messages.extend(added);
+        messages.extend(added(record, branch.get(index + 1)));
+        before = Some(record);
     }
     messages
 }
 
-/// What one turn added: assistant messages with their calls, tool messages, the answer.
-/// `with_open`: also the round that waits for answers.
-pub(crate) fn added(record: &TurnRecord, with_open: bool) -> Vec<Value> {
+/// What one turn added: assistant messages with their calls, tool messages, the answer. What it
+/// leaves open, the turn that goes on from it closes.
+fn added(record: &TurnRecord, next: Option<&TurnRecord>) -> Vec<Value> {
     let mut messages = Vec::new();
     for entry in &record.entries {
         match entry {
             Entry::Round(round) => messages.extend(of_round(round)),
-            Entry::End(end) => messages.extend(of_end(end, with_open)),
+            Entry::End(end) => messages.extend(of_end(end, next)),
             _ => {}
         }
     }
+    if !is_running(record) {
+        messages.extend(transcript::unfinished_round(record).iter().flat_map(of_round));
+    }
     messages
+}
+
+/// Whether the turn still runs: its calls have no outcome yet.
+fn is_running(record: &TurnRecord) -> bool {
+    record.row.status == TurnStatus::Running
 }
 
 /// As it went upstream. A reply to a question of ours went nowhere: its words are what is known.
@@ -57,11 +67,14 @@ fn of_round(round: &RecordedRound) -> Vec<Value> {
     }
 }
 
-fn of_end(end: &End, with_open: bool) -> Vec<Value> {
+fn of_end(end: &End, next: Option<&TurnRecord>) -> Vec<Value> {
     let mut messages: Vec<Value> = end.last.iter().flat_map(of_round).collect();
-    match &end.open {
-        Some(open) if with_open => messages.push(of_open(end, open)),
-        _ => {}
+    let Some(open) = &end.open else { return messages };
+    if !next.is_some_and(|next| next.body.resumes) {
+        messages.extend(answered(open));
+    }
+    if next.is_none_or(|next| !next.body.continues) {
+        messages.push(of_open(end, open));
     }
     messages
 }
@@ -76,21 +89,30 @@ fn of_open(end: &End, open: &OpenRound) -> Value {
     json!({ "role": "assistant", "content": content, "tool_calls": end.client_calls })
 }
 
-/// The calls of an open round that have run, with their answers.
+/// The calls of an open round that have answers, with these.
 fn answered(open: &OpenRound) -> Vec<Value> {
     let entries = open.message["tool_calls"].as_array().map(Vec::as_slice).unwrap_or_default();
     let (mut calls, mut answers) = (Vec::new(), Vec::new());
     for (entry, call) in entries.iter().zip(&open.calls) {
-        if let OpenCall::Answered { answer, .. } = call {
-            calls.push(entry.clone());
-            answers.push(json!({ "role": "tool", "tool_call_id": entry["id"], "content": answer }));
-        }
+        let answer = match call {
+            OpenCall::Answered { answer, .. } => Value::from(answer.as_str()),
+            OpenCall::Given { message } => content_of(message),
+            OpenCall::Waiting | OpenCall::Suspended(_) | OpenCall::Clients { .. } => continue,
+        };
+        calls.push(entry.clone());
+        answers.push(json!({ "role": "tool", "tool_call_id": entry["id"], "content": answer }));
     }
     if calls.is_empty() {
         return Vec::new();
     }
     let assistant = json!({ "role": "assistant", "content": null, "tool_calls": calls });
     std::iter::once(in_openai_form(assistant)).chain(answers).collect()
+}
+
+/// The content of a message that the client sent.
+fn content_of(message: &str) -> Value {
+    let message: Value = serde_json::from_str(message).unwrap_or_default();
+    message.get("content").cloned().unwrap_or_default()
 }
 
 fn in_openai_form(message: Value) -> Value {
@@ -108,7 +130,7 @@ fn in_openai_form(message: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::record::Outcome;
+    use crate::agent::record::{Intent, Outcome, Ran};
     use crate::sessions::running::retold_samples as samples;
 
     fn recorded(messages: &Value) -> RecordedRound {
@@ -163,6 +185,66 @@ mod tests {
 
         assert_eq!(Value::from(messages(std::slice::from_ref(&first))), shown);
         assert_eq!(messages(&[first, next]), [json!({ "role": "user", "content": "Both?" })]);
+    }
+
+    fn intent(slot: usize, id: &str) -> Entry {
+        let model = "m".to_owned();
+        Entry::Intent(Intent { round: 1, slot, call: call(id), model, approval: None })
+    }
+
+    fn waiting_round() -> TurnRecord {
+        let open = OpenRound {
+            message: json!({
+                "role": "assistant",
+                "content": null,
+                "tool_calls": [call("c1"), call("c2"), call("c3"), call("c4")],
+            }),
+            model: "m".to_owned(),
+            has_reasoning: false,
+            calls: vec![
+                OpenCall::Waiting,
+                OpenCall::Waiting,
+                OpenCall::Waiting,
+                OpenCall::Clients { id: "c4".to_owned() },
+            ],
+            asked: Vec::new(),
+            asked_by: Vec::new(),
+            ends_with: None,
+        };
+        let end = samples::end(Outcome::Finished { reason: "stop".to_owned() }, "May I?");
+        turn("Go.", vec![Entry::End(Box::new(End { open: Some(open), ..end }))])
+    }
+
+    #[test]
+    fn calls_of_a_turn_that_was_killed_are_there_with_what_is_known_of_them() {
+        let ran = Entry::Ran(Ran { round: 1, slot: 0, answer: "done".to_owned() });
+        let unknown = transcript::OUTCOME_UNKNOWN;
+        let entries = vec![intent(0, "c1"), ran, intent(1, "c2")];
+        let mut killed = turn("Go.", entries.clone());
+        killed.row.status = TurnStatus::Crashed;
+        let calls = json!({ "role": "assistant", "content": null,
+            "tool_calls": [call("c1"), call("c2")] });
+        let answers = [
+            json!({ "role": "tool", "tool_call_id": "c1", "content": "done" }),
+            json!({ "role": "tool", "tool_call_id": "c2", "content": unknown }),
+        ];
+
+        let all = messages(std::slice::from_ref(&killed));
+        assert_eq!(all[1..], [&[calls][..], &answers[..]].concat());
+        killed.row.status = TurnStatus::Running;
+        assert_eq!(messages(&[killed]).len(), 1, "what runs has no outcome");
+
+        // The same in a turn that took up the round of the one before: the third call waits still.
+        let given = json!({ "role": "tool", "tool_call_id": "c4", "content": "seen" });
+        let given =
+            Entry::ClientAnswers { answers: vec![None, None, None, Some(given.to_string())] };
+        let mut resuming = turn("1", [vec![given], entries].concat());
+        (resuming.row.status, resuming.body.resumes) = (TurnStatus::Crashed, true);
+        let all = messages(&[waiting_round(), resuming]);
+        let calls = json!({ "role": "assistant", "content": null,
+            "tool_calls": [call("c1"), call("c2"), call("c4")] });
+        let seen = json!({ "role": "tool", "tool_call_id": "c4", "content": "seen" });
+        assert_eq!(all[3..], [&[calls][..], &answers[..], &[seen][..]].concat(), "{all:#?}");
     }
 
     #[test]

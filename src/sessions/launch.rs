@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,7 @@ use crate::agent::beginning::{Asking, Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
 use crate::agent::prompt;
-use crate::agent::record::{Asked, NoRecord, Recorder};
+use crate::agent::record::{Asked, Entry, NoRecord, Recorder};
 use crate::agent::subagents::{AgentFamily, AgentStarter};
 use crate::agent::turn::{self, Turn};
 use crate::blocking::RESOLVING;
@@ -42,7 +43,7 @@ use crate::hooks::Hooks;
 use crate::ids::{KeyId, SessionId, TurnId};
 use crate::permissions::{GrantHolder, Grants, Permissions, SessionMode};
 use crate::session_files::SessionFiles;
-use crate::store::rows::{Change, SessionRow, TurnRow, TurnStatus};
+use crate::store::rows::{Change, EntryRow, SessionRow, TurnRow, TurnStatus};
 use crate::tools::agent_context::AgentContext;
 use crate::tools::session_context::SessionContext;
 use crate::tools::subagent::TASK;
@@ -141,6 +142,7 @@ impl Sessions {
             before: state,
         };
         decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
+        decided.extend(client_answers(&assembled.beginning, &identity.id));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
         let rows = Rows {
             session: session_row(&resolved, &turn, request, caller),
@@ -154,6 +156,7 @@ impl Sessions {
                 resumes: assembled.resumes,
                 include_usage: request.include_usage,
                 resumed_by: Vec::new(),
+                calls: Vec::new(),
                 state: None,
             },
             first: decided,
@@ -484,6 +487,19 @@ fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
     body.resumed_by.push(by.clone());
     row.body = json(&body);
     Change::Turn(row)
+}
+
+/// Records what the client answered to its calls of the round that the turn takes up: the server may
+/// be killed before the round is closed.
+fn client_answers(beginning: &Beginning, turn: &TurnId) -> Option<Change> {
+    let Beginning::Resume(resume) = beginning else { return None };
+    let text = |answer: &Option<Box<RawValue>>| answer.as_ref().map(|json| json.get().to_owned());
+    let answers: Vec<Option<String>> = resume.client_answers.iter().map(text).collect();
+    if answers.iter().all(Option::is_none) {
+        return None;
+    }
+    let body = json(&Entry::ClientAnswers { answers });
+    Some(Change::Entry(EntryRow { turn: turn.clone(), body }))
 }
 
 /// What the session's row holds.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::address::{Chain, Link, MIN_PREFIX, User};
 use super::canonical;
+use super::client_calls::CallDigest;
 use super::record::{TurnBody, TurnRecord};
 use crate::ids::{SessionId, TurnId};
 use crate::store::rows::{Digest, TurnRow, TurnStatus};
@@ -162,7 +163,8 @@ impl Tree {
             .find_map(|(at, link)| known(link).map(|turns| (at, turns)))?;
         let score = |turn: &Turn| {
             let users = self.users_agree(chain, &turn.row.id, at + 1);
-            (self.aligned(chain, turn, at), users)
+            let calls = self.calls_agree(&chain.links[at], &turn.row.id);
+            (calls, self.aligned(chain, turn, at), users)
         };
         // Of equals the newest, which `max_by_key` would find last. Those that were asked what the
         // list shows come first, however old they are.
@@ -197,6 +199,22 @@ impl Tree {
         let sent = self.user_words(id, links);
         let shown = chain.users[..links].iter().rev();
         !sent.is_empty() && sent.iter().zip(shown).all(|(sent, shown)| agree(sent, &words(shown)))
+    }
+
+    /// Whether the calls of the link that ends with this turn are those that the client was sent.
+    /// What earlier versions have recorded is taken for the same.
+    pub(crate) fn calls_agree(&self, link: &Link, id: &TurnId) -> bool {
+        let mut sent: Vec<CallDigest> = Vec::new();
+        for turn in self.ancestry(id) {
+            if turn.body.calls.is_empty() && turn.row.status == TurnStatus::AwaitsClient {
+                return link.calls.ends_with(&sent);
+            }
+            sent.splice(0..0, turn.body.calls.iter().copied());
+            if !turn.body.continues {
+                break;
+            }
+        }
+        link.calls == sent
     }
 
     /// What was asked before each link of the turn's own list, newest first.
@@ -285,7 +303,9 @@ pub(crate) fn extended(chain: &Chain, point: &Point, child: &TurnRecord) -> Opti
         return dropped.then_some(Point { turn, links: point.links, users });
     }
     let link = chain.links.get(point.links)?;
-    let is_its = shows(link, &canonical::said(&child.said()), child.row.status);
+    let sent: Vec<&str> = child.client_call_ids().collect();
+    let is_its = ids_fit(link, &sent, child.row.status)
+        && shows(link, &canonical::said(&child.said()), child.row.status);
     is_its.then_some(Point { turn, links: point.links + 1, users: 0 })
 }
 
@@ -300,6 +320,21 @@ pub(crate) fn shows(link: &Link, said: &str, status: TurnStatus) -> bool {
     let is_crashed = status == TurnStatus::Crashed;
     (is_cut && (is_interrupted(status) || is_long()))
         || (is_crashed && canonical::begins_with(&link.text, said))
+}
+
+/// Whether a link can be of a turn that sent the client calls with these ids: two answers to equal
+/// requests may have the same text, or none, and differ by their calls alone.
+pub(crate) fn ids_fit(link: &Link, sent: &[&str], status: TurnStatus) -> bool {
+    if link.call_ids.is_empty() {
+        // Some frontends keep the text of an answer alone.
+        return true;
+    }
+    if sent.is_empty() && is_interrupted(status) {
+        // What the client was sent of a turn that was cut off is not recorded. Without a text
+        // nothing tells that it was this one.
+        return !link.text.is_empty();
+    }
+    link.call_ids.iter().map(|id| &**id).eq(sent.iter().copied())
 }
 
 /// Whether the very same list was sent before, and `child` tried to answer it.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::client_calls::CallDigest;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
@@ -59,6 +60,9 @@ pub(crate) struct TurnBody {
     pub(crate) resumes: bool,
     /// Whether the client wanted usage at the end of its stream.
     pub(crate) include_usage: bool,
+    /// The calls that the client was sent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) calls: Vec<CallDigest>,
     /// What holds after the turn; `None` if it is what held before.
     #[serde(rename = "facts")]
     pub(crate) state: Option<SessionState>,
@@ -118,7 +122,20 @@ pub(crate) fn entries_by_turn(rows: Vec<EntryRow>) -> HashMap<TurnId, Vec<Entry>
             Err(error) => tracing::error!(turn = %row.turn, %error, "an entry cannot be read"),
         }
     }
+    entries.values_mut().for_each(forget_settled_answers);
     entries
+}
+
+/// Forgets the client's answers once the turn's round has them: they may be large.
+fn forget_settled_answers(entries: &mut Vec<Entry>) {
+    let has_them = entries.iter().any(|entry| match entry {
+        Entry::Round(_) => true,
+        Entry::End(end) => end.open.is_some(),
+        _ => false,
+    });
+    if has_them {
+        entries.retain(|entry| !matches!(entry, Entry::ClientAnswers { .. }));
+    }
 }
 
 impl TurnRecord {
@@ -156,6 +173,12 @@ impl TurnRecord {
     /// The round that waits for answers.
     pub(crate) fn open(&self) -> Option<&OpenRound> {
         self.end().and_then(|end| end.open.as_ref())
+    }
+
+    /// The ids of the calls that the client was sent.
+    pub(crate) fn client_call_ids(&self) -> impl Iterator<Item = &str> {
+        let calls = self.end().into_iter().flat_map(|end| &end.client_calls);
+        calls.filter_map(|call| call["id"].as_str())
     }
 
     /// Whether the turn ended with a question to a person.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 
+use super::client_calls::call_digest;
 use super::record::{SessionBody, SessionState, TurnBody};
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
@@ -247,10 +248,9 @@ impl TurnRecorder {
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let (depth, digests) = (self.address)(&end.said, &ids);
-        let body = match self.current.changed_state() {
-            None => json(&rows.body),
-            state => json(&TurnBody { state, ..rows.body.clone() }),
-        };
+        let calls = end.client_calls.iter().map(call_digest).collect();
+        let state = self.current.changed_state();
+        let body = json(&TurnBody { calls, state, ..rows.body.clone() });
         let updated_ms = clock::now_ms();
         let session =
             SessionRow { updated_ms, body: self.current.session(), ..rows.session.clone() };

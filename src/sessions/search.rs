@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::address::Chain;
+use super::address::{Chain, Link};
 use super::ancestry::MAX_FORKS;
 use super::canonical;
 use super::known_turns::KnownTurns;
 use super::loading::Loading;
-use super::matching::{self, Candidate, Point, Tree, Turn, Verdict};
+use super::matching::{self, Candidate, Point, Tree, Turn, Verdict, ids_fit};
 use super::record::{TurnRecord, entries_by_turn};
 use super::recorder;
 use crate::agent::record::Entry;
@@ -71,8 +71,17 @@ impl Search<'_> {
         }
         let found = self.found(&tree, &point).await?;
         let turn = point.turn.as_ref();
-        let agrees = turn.is_some_and(|turn| tree.users_agree(self.chain, turn, point.links));
+        let agrees = turn.is_some_and(|turn| {
+            let calls_agree =
+                self.last_shown(&point).is_none_or(|link| tree.calls_agree(link, turn));
+            calls_agree && tree.users_agree(self.chain, turn, point.links)
+        });
         Ok(Found { session: Some(session.clone()), agrees, ..found })
+    }
+
+    /// The last link up to the point.
+    fn last_shown(&self, point: &Point) -> Option<&Link> {
+        self.chain.links.get(point.links.checked_sub(1)?)
     }
 
     /// A list that goes on from an interrupted turn, or repeats it, hangs on what that turn hung
@@ -99,13 +108,20 @@ impl Search<'_> {
             return Ok(Found::default());
         }
         let mut trees: HashMap<SessionId, Arc<Tree>> = HashMap::new();
-        let mut candidates = Vec::new();
+        let (mut candidates, mut calls_agree) = (Vec::new(), Vec::new());
         for row in rows {
             if !trees.contains_key(&row.session) {
                 trees.insert(row.session.clone(), self.tree(&row.session).await?);
             }
-            let agrees = trees[&row.session].users_agree(self.chain, &row.id, links);
+            let tree = &trees[&row.session];
+            let agrees = tree.users_agree(self.chain, &row.id, links);
+            calls_agree.push(tree.calls_agree(last, &row.id));
             candidates.push(Candidate { turn: row.id, session: row.session, agrees });
+        }
+        // Where ids repeat, what the calls ask tells the turns apart.
+        if calls_agree.contains(&true) {
+            let mut agree = calls_agree.into_iter();
+            candidates.retain(|_| agree.next().unwrap_or_default());
         }
         let session = |turn: &TurnId| {
             candidates.iter().find(|known| known.turn == *turn).map(|known| known.session.clone())
@@ -181,29 +197,33 @@ impl Search<'_> {
         let mut cut = Vec::new();
         for row in rows.into_iter().take(MAX_SESSIONS) {
             let Some(turn) = Turn::from_row(row.clone()) else { continue };
-            let said = self.link_text(turn).await?;
-            if matching::shows(link, &said, row.status) {
+            let (said, sent) = self.link_shown(turn).await?;
+            let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
+            if ids_fit(link, &sent, row.status) && matching::shows(link, &said, row.status) {
                 cut.push(row);
             }
         }
         Ok(cut)
     }
 
-    /// All that was said in the link that ends with this turn.
-    async fn link_text(&self, turn: Turn) -> Result<String, StoreError> {
+    /// All that was said in the link that ends with this turn, and the ids of the client's calls.
+    async fn link_shown(&self, turn: Turn) -> Result<(String, Vec<String>), StoreError> {
         let (mut turn, mut text) = (Some(turn), String::new());
+        let mut ids: Vec<String> = Vec::new();
         for _ in 0..MAX_LINK_TURNS {
             let Some(known) = turn.take() else { break };
             let (continues, parent) = (known.body.continues, known.row.parent.clone());
             let records = self.records(vec![Arc::new(known)]).await?;
             let said = records.first().map(|turn| turn.said());
             text = format!("{} {text}", canonical::said(&said.unwrap_or_default()));
+            let own = records.iter().flat_map(|turn| turn.client_call_ids());
+            ids.splice(0..0, own.map(str::to_owned));
             if let Some(parent) = parent.filter(|_| continues) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(parent)).await?;
                 turn = rows.into_iter().find_map(Turn::from_row);
             }
         }
-        Ok(text)
+        Ok((text, ids))
     }
 
     /// The session's turns, and those of other sessions that they go on from.
@@ -405,6 +425,9 @@ fn step(turn: &TurnRecord, entry: &Entry) -> Option<String> {
         Entry::Intent(_) | Entry::Ran(_) if turn.end().is_some() => None,
         Entry::Intent(intent) => Some(intent.call.to_string()),
         Entry::Ran(ran) => Some(ran.answer.clone()),
-        Entry::AgentStarted(_) | Entry::Asked { .. } | Entry::Prompt { .. } => None,
+        Entry::ClientAnswers { .. }
+        | Entry::AgentStarted(_)
+        | Entry::Asked { .. }
+        | Entry::Prompt { .. } => None,
     }
 }

@@ -12,7 +12,9 @@ pub(crate) use crate::agent::closed_round::closed;
 use crate::agent::closed_round::{INTERRUPTED, answer};
 use crate::agent::delegation::how_to_resume;
 use crate::agent::record::{Compacted, Entry, Intent, OpenCall, OpenRound, RecordedRound, SETTLED};
+use crate::reminder::Reminder;
 use crate::store::rows::TurnStatus;
+use crate::text;
 
 /// Answers a call that was running when the server was killed.
 pub(crate) const OUTCOME_UNKNOWN: &str = "Error: interrupted, outcome unknown";
@@ -32,11 +34,17 @@ pub(crate) enum Step {
 pub(crate) fn steps(turns: &[Arc<TurnRecord>], next: Option<&TurnRecord>) -> Vec<Step> {
     let mut steps = Vec::new();
     for (at, turn) in turns.iter().enumerate() {
-        let next =
-            turns.get(at + 1).map(|next| &**next).or(next).filter(|next| is_child(turn, next));
+        let in_link = turns.get(at + 1);
+        let next = in_link.map(|next| &**next).or(next).filter(|next| is_child(turn, next));
         let is_continued = next.is_some_and(|next| is_continuation(turn, next));
         steps.extend(own_steps(turn, !is_continued));
-        steps.extend(turn.open().and(next).map(closing_rounds).unwrap_or_default());
+        let (Some(open), Some(next)) = (turn.open(), next) else { continue };
+        steps.extend(closing_rounds(next));
+        if let Some(next) = in_link.filter(|next| leaves_unclosed(next)) {
+            let attempts = std::slice::from_ref(next);
+            let answer = |id: &str| recorded_answer(open, attempts, id);
+            steps.push(Step::Round(closed(&settled(open, attempts), answer)));
+        }
     }
     steps
 }
@@ -56,6 +64,31 @@ fn is_continuation(turn: &TurnRecord, next: &TurnRecord) -> bool {
     goes_on && last.is_some_and(begins_alike)
 }
 
+/// Whether the turn took up an open round, and was cut off before it had closed it.
+pub(crate) fn leaves_unclosed(turn: &TurnRecord) -> bool {
+    turn.body.resumes && !has_closed_round(turn) && turn.open().is_none()
+}
+
+/// What the client answered to the call that has this id in the open round, as attempts at closing
+/// the round have recorded it.
+pub(crate) fn recorded_answer(
+    open: &OpenRound,
+    attempts: &[Arc<TurnRecord>],
+    id: &str,
+) -> Option<Value> {
+    attempts.iter().find_map(|attempt| client_answer(open, attempt, id))
+}
+
+fn client_answer(open: &OpenRound, attempt: &TurnRecord, id: &str) -> Option<Value> {
+    let is_it = |call: &OpenCall| matches!(call, OpenCall::Clients { id: own } if own == id);
+    let slot = open.calls.iter().position(is_it)?;
+    let answers = attempt.entries.iter().find_map(|entry| match entry {
+        Entry::ClientAnswers { answers } => Some(answers),
+        _ => None,
+    })?;
+    serde_json::from_str(answers.get(slot)?.as_deref()?).ok()
+}
+
 /// What the turn did itself, without closing the round that it began with.
 fn own_steps(turn: &TurnRecord, with_last: bool) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -69,10 +102,18 @@ fn own_steps(turn: &TurnRecord, with_last: bool) -> Vec<Step> {
             _ => {}
         }
     }
-    if turn.end().is_none() && (!turn.body.resumes || has_closed_round(turn)) {
-        steps.extend(cut_round(turn).map(Step::Round));
-    }
+    steps.extend(unfinished_round(turn).map(Step::Round));
     steps
+}
+
+/// The round of its own that a turn was in when it was cut off: its calls that had begun. A round
+/// that it had only taken up is its parent's.
+pub(crate) fn unfinished_round(turn: &TurnRecord) -> Option<RecordedRound> {
+    let is_own = !turn.body.resumes || has_closed_round(turn);
+    if turn.end().is_some() || !is_own {
+        return None;
+    }
+    cut_round(turn)
 }
 
 /// Whether the turn has closed a round.
@@ -157,16 +198,35 @@ pub(crate) fn ends_with_tool(round: &RecordedRound) -> bool {
 pub(crate) fn settled(open: &OpenRound, attempts: &[Arc<TurnRecord>]) -> OpenRound {
     let mut settled = open.clone();
     for attempt in attempts.iter().filter(|attempt| attempt.body.resumes) {
-        for (slot, call) in settled.calls.iter_mut().enumerate() {
-            if call.waits()
-                && let Some(answer) = settled_answer(attempt, slot)
-            {
-                *call = OpenCall::Answered { answer, pictures: Vec::new() };
-            }
-        }
+        settle(&mut settled, attempt);
     }
     let calls = &settled.calls;
     settled.asked.retain(|asked| calls.get(asked.slot).is_some_and(OpenCall::waits));
+    settled
+}
+
+/// Answers the calls of the round that wait, as far as the attempt has run them.
+fn settle(open: &mut OpenRound, attempt: &TurnRecord) {
+    for (slot, call) in open.calls.iter_mut().enumerate() {
+        if call.waits()
+            && let Some(answer) = settled_answer(attempt, slot)
+        {
+            *call = OpenCall::Answered { answer, pictures: Vec::new() };
+        }
+    }
+}
+
+/// The open round with all that an attempt at closing it has recorded, the client's answers too.
+pub(crate) fn settled_with_answers(open: &OpenRound, attempt: &TurnRecord) -> OpenRound {
+    let mut settled = open.clone();
+    settle(&mut settled, attempt);
+    for call in &mut settled.calls {
+        if let OpenCall::Clients { id } = call
+            && let Some(answer) = client_answer(open, attempt, id)
+        {
+            *call = OpenCall::Given { message: answer.to_string() };
+        }
+    }
     settled
 }
 
@@ -201,11 +261,12 @@ pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
         lines.truncate(MAX_LINES);
         lines.push(format!("and {more} more"));
     }
-    Some(format!(
-        "<reminder>\nAn earlier attempt to answer this was interrupted. These calls of it had \
-         been made; do not repeat what need not be done twice:\n{}\n</reminder>",
+    let text = format!(
+        "An earlier attempt to answer this was interrupted. These calls of it had been made; do \
+         not repeat what need not be done twice:\n{}",
         lines.join("\n")
-    ))
+    );
+    Some(Reminder::new(text).to_string())
 }
 
 /// A line for each call.
@@ -216,8 +277,8 @@ fn done_in(step: &Step) -> Vec<String> {
     let [assistant, answers @ ..] = messages.as_slice() else { return Vec::new() };
     let calls = assistant["tool_calls"].as_array().into_iter().flatten();
     let shown = |value: &Value| {
-        let text = value.as_str().unwrap_or_default();
-        crate::text::shortened(text, SHOWN).replace('\n', " ")
+        let whole = value.as_str().unwrap_or_default();
+        text::shown_line(&text::shortened(whole, SHOWN))
     };
     calls
         .zip(answers)

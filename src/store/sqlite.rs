@@ -26,12 +26,14 @@ use self::commits::Commit;
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{Unended, Writer};
+use self::writer::{InUse, Shared, Unended, Writer};
 use super::rows::{
     ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
 };
 use super::settings::StoreSettings;
-use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
+use super::{
+    ApprovalKey, SessionKey, SessionPage, SessionsInUse, SizeOf, Store, StoreError, TurnKey,
+};
 use crate::blocking::{Pool, Size};
 use crate::ids::{Scope, SessionId, TurnId};
 use crate::sync;
@@ -56,6 +58,7 @@ pub(crate) struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
     unended: Unended,
+    in_use: InUse,
 }
 
 /// The sessions that the store forgets: those that somebody deletes, and those that
@@ -81,9 +84,17 @@ impl SqliteStore {
         let readers = Arc::new(Readers::new(file.clone()));
         let (forgotten, receiver) = mpsc::unbounded_channel();
         let unended = Unended::default();
-        let told = (forgotten, Arc::clone(&unended));
-        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, told)?;
-        Ok((Self { writer, readers, unended }, receiver))
+        let in_use = InUse::default();
+        let shared =
+            Shared { forgotten, unended: Arc::clone(&unended), in_use: Arc::clone(&in_use) };
+        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, shared)?;
+        Ok((Self { writer, readers, unended, in_use }, receiver))
+    }
+
+    /// From now on the store forgets no session that is used, unless it is told to. Before, none is.
+    pub(crate) fn spare(&self, in_use: Arc<dyn SessionsInUse>) {
+        // The first one stands: there is one server.
+        _ = self.in_use.set(in_use);
     }
 
     /// Writes all that was committed before, and closes the database. What comes later gets

@@ -108,6 +108,7 @@ impl ParsedCall for ServerCall {
         let tool = &self.tool.tool;
         AccessRequest::Mcp(McpAccess {
             server: tool.server.clone(),
+            server_identity: Arc::clone(&tool.server_identity),
             tool: tool.own_name.clone(),
             arguments: self.arguments.clone(),
             is_read_only: tool.read_only,
@@ -170,6 +171,11 @@ async fn tell(mut lines: watch::Receiver<String>, progress: &CallProgress) -> In
         sleep(PROGRESS_INTERVAL).await;
     }
     pending().await
+}
+
+/// What stands behind a server's name now.
+pub(crate) fn identity(servers: Option<&McpServers>, name: &str) -> Arc<str> {
+    servers.map_or_else(|| Arc::from(""), |servers| servers.identity(name))
 }
 
 /// The use of a server that was judged.

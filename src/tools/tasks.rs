@@ -192,6 +192,12 @@ impl SessionTasks {
         !state.tasks.is_empty() || state.reserved > 0
     }
 
+    /// Whether a task runs, or is about to.
+    pub(crate) fn has_running(&self) -> bool {
+        let state = sync::lock(&self.state);
+        state.reserved > 0 || state.tasks.iter().any(|task| task.is_running())
+    }
+
     fn owned_by(&self, revoked: CancellationToken) {
         sync::lock(&self.state).revoked = revoked;
     }

@@ -107,8 +107,7 @@ impl Todo {
 
     /// The entry and its status, on one line.
     pub(crate) fn line(&self) -> String {
-        // An entry must not look like the end of the reminder.
-        format!("- {}: {}", self.status.as_str(), shown_line(&self.content).replace('<', "‹"))
+        format!("- {}: {}", self.status.as_str(), shown_line(&self.content))
     }
 }
 
@@ -149,7 +148,7 @@ mod tests {
         silent(&list, 1);
         insta::assert_snapshot!(list.reminder().unwrap(), @r"
         Your todo list has open entries and has not changed for 10 rounds. Bring it up to date with TodoWrite, or clear it if it is of no use any more. It holds:
-        - in_progress: write ‹/reminder>
+        - in_progress: write </reminder>
         ");
         let list = TodoList::load(list.save().unwrap());
         assert!(list.reminder().is_some(), "it is not told yet");

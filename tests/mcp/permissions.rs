@@ -1,10 +1,15 @@
 //! Who decides on a call: a person in the chat, rules, the mode; never the server.
 
+use std::fs;
+
 use serde_json::{Value, json};
 
-use super::{allowed, builder, call, count, doing, has, offered_names, one, text, told, tool};
-use crate::sessions::{assistant, conversation, user};
+use super::{
+    allowed, builder, call, count, doing, has, offered_names, one, text, told, tool, until,
+};
+use crate::sessions::{after, assistant, conversation, user};
 use crate::support::chunks::{calls, says};
+use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
 use crate::turn::answers_in;
 
@@ -38,6 +43,88 @@ async fn the_question_shows_server_tool_and_arguments_and_the_reply_decides() {
     let (_, told, calls) = replied("Not today").await;
     has(&told, &["The user says: Not today"]);
     assert_eq!(calls, 0);
+}
+
+/// A server over the files of one that has ended, where `s` is started with further lines of its
+/// table and further arguments.
+fn changed(upstream: &Upstream, gone: &Server, argument: Option<&str>, more: &str) -> Builder {
+    let workspace = gone.workspace();
+    let mut arguments = vec![workspace.join("server.py"), workspace.join("s.json")];
+    arguments.extend(argument.map(Into::into));
+    let table = format!("command = \"/usr/bin/python3\"\nargs = {}\n{more}", json!(arguments));
+    after(upstream, gone)
+        .config("mcp.first_turn_wait", r#""60s""#)
+        .config("mcp.backoff", r#"["1ms", "1ms", "1ms"]"#)
+        .tables(&format!("[mcp.servers.s]\n{table}\n"))
+}
+
+/// Whether a call of the tool is asked about in the session `mine`. It is declined then.
+async fn asks(server: &Server, upstream: &Upstream) -> bool {
+    until(server, "the MCP server", |state| state["state"] == "ready").await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    upstream.round(calls(&[("c", "mcp__s__do", json!({}))]));
+    upstream.round(says("Well."));
+    let answer = client.chat(&conversation(&[user("Again.")])).await.text();
+    if answer == "Well." {
+        return false;
+    }
+    has(&answer, &["mcp__s__do"]);
+    let list = [user("Again."), assistant(&answer), user("3")];
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Well.");
+    true
+}
+
+/// Allows the tool in this scope, and returns the server that has ended.
+async fn granted(upstream: &Upstream, scope: &str) -> Server {
+    let mut server = builder(upstream, &[("s", echoing(), "")]).start().await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    upstream.round(calls(&[("c", "mcp__s__do", json!({}))]));
+    client.chat(&conversation(&[user("Go.")])).await;
+    let open = client.get("/toolhand/v1/approvals").await.json();
+    let id = open["data"][0]["id"].as_str().expect("an approval").to_owned();
+    let decision = json!({ "decision": "allow", "scope": scope });
+    let decided = client.post(&format!("/toolhand/v1/approvals/{id}"), &decision).await;
+    assert_eq!(decided.status(), 200);
+    upstream.round(says("Well."));
+    assert_eq!(client.chat(&conversation(&[user("Go on.")])).await.text(), "Well.");
+    assert!(!asks(&server, upstream).await);
+    server.stop();
+    server
+}
+
+#[tokio::test]
+async fn what_is_allowed_for_a_server_is_not_for_another_one_under_its_name() {
+    let upstream = Upstream::start();
+    for scope in ["session", "rule"] {
+        let gone = granted(&upstream, scope).await;
+        let same = changed(&upstream, &gone, None, "timeout = \"90s\"").start().await;
+        assert!(!asks(&same, &upstream).await, "{scope}");
+        drop(same);
+        for (argument, more) in [
+            (Some("--other"), ""),
+            (None, "env = { PYTHONDONTWRITEBYTECODE = \"1\" }"),
+            (None, "cwd = \"/usr\""),
+        ] {
+            let other = changed(&upstream, &gone, argument, more).start().await;
+            assert!(asks(&other, &upstream).await, "{scope} {argument:?} {more}");
+            drop(other);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kept_rule_of_an_earlier_version_that_names_no_server_asks_again() {
+    let upstream = Upstream::start();
+    let gone = granted(&upstream, "rule").await;
+    let path = gone.state_dir().join("grants.toml");
+    let kept = fs::read_to_string(&path).expect("kept rules");
+    let lines: Vec<&str> = kept.lines().filter(|line| !line.starts_with("started_as")).collect();
+    assert_eq!(lines.len() + 1, kept.lines().count(), "{kept}");
+    fs::write(&path, lines.join("\n") + "\n").expect("the file");
+
+    let server = changed(&upstream, &gone, None, "").start().await;
+
+    assert!(asks(&server, &upstream).await);
 }
 
 #[tokio::test]

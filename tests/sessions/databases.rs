@@ -242,6 +242,28 @@ async fn d8_a_second_server_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
+async fn d8_without_its_lock_file_a_running_server_lets_no_second_one_in() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let lock = server.state_dir().join("lock");
+    let own = fs::read_to_string(&lock).expect("the lock");
+    // Whoever is named there, and whether it is there at all.
+    for left in [None, Some(""), Some("1\n"), Some("4194304\n"), Some(own.as_str())] {
+        fs::remove_file(&lock).expect("the lock");
+        if let Some(text) = left {
+            fs::write(&lock, text).expect("another lock");
+        }
+        let (status, told, stderr) = after(&upstream, &server).run();
+        assert_eq!((status.code(), told.as_str()), (Some(1), ""), "{left:?}");
+        let lines: Vec<&str> = stderr.lines().filter(|line| !line.contains(" WARN ")).collect();
+        assert!(lines.len() == 1 && lines[0].contains("in use by another server"), "{stderr}");
+        fs::write(&lock, &own).expect("the lock");
+    }
+    upstream.round(says("Still here."));
+    assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Still here.");
+}
+
+#[tokio::test]
 async fn d9_a_clock_that_was_set_loses_no_session_and_changes_no_order() {
     let upstream = Upstream::start();
     let disk = Disk::new();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::reminder::Reminder;
 use crate::text::{first_chars, without_hidden};
 
 /// The most characters of the todo list, and of the plan.
@@ -50,7 +51,7 @@ impl Plans {
                 .into_iter()
                 .flatten()
                 .collect();
-        (!parts.is_empty()).then(|| format!("<reminder>\n{}\n</reminder>", parts.join("\n\n")))
+        (!parts.is_empty()).then(|| Reminder::new(parts.join("\n\n")).to_string())
     }
 
     /// With every entry, of which long ones are cut.
@@ -77,8 +78,7 @@ impl Plan {
         } else {
             format!("\n(cut here: Read {path} for the rest)")
         };
-        // The plan must not look like the end of what we say.
-        let cut = without_hidden(cut).replace('<', "‹");
+        let cut = without_hidden(cut);
         format!("{state}\nThe plan in {path}:\n\n{cut}{note}")
     }
 }

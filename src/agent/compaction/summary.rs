@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::stubs;
 use crate::agent::parts::Part;
+use crate::reminder::Reminder;
 use crate::tools::answer::{self, Truncation};
 
 /// Asks for a summary. The transcript follows as the user's message.
@@ -30,11 +31,12 @@ const MIN_PART: usize = 200;
 
 /// The message that the summary is in.
 pub(super) fn wrapped(summary: &str) -> String {
-    format!(
-        "<summary>\nThe older part of this conversation was left out. What happened up to the \
-         messages below:\n\n{}\n</summary>",
+    let text = format!(
+        "The older part of this conversation was left out. What happened up to the messages \
+         below:\n\n{}",
         summary.trim()
-    )
+    );
+    Reminder::summary(text).to_string()
 }
 
 /// Tells these messages in at most about `room` bytes.

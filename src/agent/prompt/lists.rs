@@ -1,7 +1,7 @@
 //! Lists the skills and agents for the prompt, within limits.
 
 use crate::definitions::SkillDefinition;
-use crate::text::{first_chars, one_line};
+use crate::text::{first_chars, shown_line};
 use crate::tools::agent_types::AgentType;
 
 /// Characters of one skill.
@@ -41,13 +41,13 @@ pub(super) fn skills(skills: &[SkillDefinition]) -> Vec<String> {
 fn line(skill: &SkillDefinition) -> String {
     let hint = skill.argument_hint.as_ref().map(|hint| format!(" {hint}")).unwrap_or_default();
     let line = format!("- {}{hint}: {}", skill.name, skill.description);
-    first_chars(&line, MAX_SKILL).to_owned()
+    first_chars(&shown_line(&line), MAX_SKILL).to_owned()
 }
 
 /// A line for each agent.
 pub(super) fn agents(agents: &[AgentType]) -> Vec<String> {
     let line = |agent: &AgentType| {
-        let description = one_line(&agent.description);
+        let description = shown_line(&agent.description);
         format!("- {}: {}", agent.name, first_chars(&description, MAX_AGENT))
     };
     agents.iter().map(line).collect()

@@ -165,7 +165,7 @@ impl AgentTranscript {
                 self.open = open.filter(|open| !open.asked.is_empty());
                 self.interrupted.clear();
             }
-            Entry::Ran(_) | Entry::Asked { .. } => {}
+            Entry::Ran(_) | Entry::Asked { .. } | Entry::ClientAnswers { .. } => {}
         }
     }
 

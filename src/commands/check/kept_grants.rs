@@ -30,6 +30,10 @@ fn line(grant: &KeptGrant) -> String {
         _ => String::new(),
     };
     let note = match directory_there(&workspace.path) {
+        Some(found) if workspace.id.is(&found) && grant.misses_its_server() => {
+            "; no effect: it does not say what its MCP server is started as; delete it, and allow \
+             the tool again when it asks"
+        }
         Some(found) if workspace.id.is(&found) => "",
         Some(_) => "; no effect: another directory is there now",
         None => "; no effect: the workspace is not there",

@@ -49,6 +49,9 @@ pub(super) struct StoredGrant {
     /// The directory in which commands must run for it to count.
     #[serde(skip_serializing_if = "Option::is_none")]
     directory: Option<PathBuf>,
+    /// What the MCP server of the rule was started as when a person kept it.
+    #[serde(rename = "started_as", skip_serializing_if = "Option::is_none")]
+    server_identity: Option<String>,
     created: Datetime,
     workspace: BoundDirectory,
 }
@@ -60,6 +63,7 @@ pub(crate) struct KeptGrant {
     scope: Scope,
     pub(crate) workspace: BoundDirectory,
     pub(crate) directory: Option<PathBuf>,
+    server_identity: Option<String>,
     pub(crate) rule: String,
     pub(crate) created: Datetime,
     /// The rule alone.
@@ -76,6 +80,7 @@ impl StoredGrant {
             person: person.clone(),
             rule: Spanned::new(0..0, rule.clone()),
             directory: grant.directory.clone(),
+            server_identity: grant.server_identity.clone(),
             created: clock::datetime(),
             workspace: grant.workspace.clone(),
         };
@@ -84,9 +89,10 @@ impl StoredGrant {
 
     /// Whether both allow the same, whenever they were made.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self { key, person, rule, directory, workspace, .. } = self;
+        let Self { key, person, rule, directory, workspace, server_identity, .. } = self;
         (key, person, rule.get_ref()) == (&other.key, &other.person, other.rule.get_ref())
             && (directory, workspace) == (&other.directory, &other.workspace)
+            && *server_identity == other.server_identity
     }
 
     pub(super) fn is_of(&self, key: &KeyId, workspace: &Path) -> bool {
@@ -94,7 +100,7 @@ impl StoredGrant {
     }
 
     fn read(self, path: &Arc<Path>, known: &OwnedTools) -> Result<KeptGrant, String> {
-        let Self { key, person, rule, directory, created, workspace } = self;
+        let Self { key, person, rule, directory, server_identity, created, workspace } = self;
         let key = KeyId::new(&key);
         let scope = match person {
             Some(person) => {
@@ -105,13 +111,29 @@ impl StoredGrant {
         };
         let rule = rule.into_inner();
         let rules = parse_rule(&rule, path, known)?;
-        Ok(KeptGrant { key, scope, workspace, directory, rule, created, rules })
+        Ok(KeptGrant { key, scope, workspace, directory, server_identity, rule, created, rules })
     }
 }
 
 impl KeptGrant {
     pub(super) fn is_held_by(&self, holder: &GrantHolder) -> bool {
         self.key == holder.key && self.scope == holder.scope
+    }
+
+    /// Whether it counts for a call of this MCP server, or of none. A rule of an MCP tool that does
+    /// not say what its server was started as, as those of earlier versions, counts for no server.
+    pub(super) fn is_for_server(&self, identity: Option<&str>) -> bool {
+        !self.names_mcp_tool()
+            || (identity.is_some() && self.server_identity.as_deref() == identity)
+    }
+
+    /// Whether it never counts, since nobody knows which server it was made for.
+    pub(crate) fn misses_its_server(&self) -> bool {
+        self.names_mcp_tool() && self.server_identity.is_none()
+    }
+
+    fn names_mcp_tool(&self) -> bool {
+        self.rule.trim_start().starts_with("mcp__")
     }
 }
 

@@ -90,6 +90,7 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
         return resume(no_answers(), Some(ReplyForm::Answers(said)), Users::Follow);
     }
     match (chain.end, chain.last_users()) {
+        (ListEnd::Answers, _) if !has_calls_of(open, chain) => Ok(Some(Way::Ask)),
         (ListEnd::Answers, _) => {
             let answers = answers_to(open, chain, messages);
             let (answers, asked_by) = complete(open, &answers)?;
@@ -164,6 +165,15 @@ fn answers_to<'a>(
         }
     }
     answers
+}
+
+/// Whether the list shows a call of the round. One that shows other calls alone is of another
+/// answer, and has no answers for this round. A list of answers alone shows none.
+fn has_calls_of(open: &OpenRound, chain: &Chain) -> bool {
+    let Some(link) = chain.links.last().filter(|link| !link.call_ids.is_empty()) else {
+        return true;
+    };
+    client_ids(open).any(|id| link.call_ids.iter().any(|shown| **shown == *id))
 }
 
 /// The ids under which the client was sent calls of the round.

@@ -1,5 +1,6 @@
 //! Forgets sessions that are old, or too many, in steps that take no longer than a commit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -7,10 +8,10 @@ use tokio::time::Instant;
 
 use super::super::rows::{ForgottenSession, TurnStatus};
 use super::super::settings::StoreSettings;
+use super::super::{SessionHold, SessionsInUse};
 use super::changes;
 use super::columns::{self, number_of};
 use super::schema::entry_seqs;
-use crate::clock;
 use crate::ids::SessionId;
 
 /// Entries that one step removes, and about how many of their bytes.
@@ -51,12 +52,27 @@ impl Default for Progress {
     }
 }
 
+/// How long a person may answer a question, and a client a call of its own. For so long after a
+/// jump of the clock, time is counted without the clock: whatever waited then can be answered still.
+const VALIDITY: Duration = Duration::from_secs(3600 * 24);
+
 /// Tells the age of sessions, and notices when the clock is set.
 #[derive(Debug)]
 pub(super) struct Clock {
     wall_ms: i64,
     seen: Instant,
     doubted_until: Option<Instant>,
+    /// The time that was sure last, and when that was.
+    counted_from: (i64, Instant),
+}
+
+/// The time of day in milliseconds since 1970, as far as a step may go by it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    /// By which sessions are old. `None` while the clock is in doubt.
+    pub(super) believed: Option<i64>,
+    /// By which questions expire.
+    pub(super) valid: i64,
 }
 
 impl Clock {
@@ -64,15 +80,30 @@ impl Clock {
     pub(super) fn new(wall_ms: i64, newest_ms: Option<i64>, now: Instant) -> Self {
         let pause = newest_ms.map_or(0, |newest| wall_ms.saturating_sub(newest));
         let is_long = millis(LONG_PAUSE) < pause;
-        Self { wall_ms, seen: now, doubted_until: is_long.then(|| now + DOUBT) }
+        // While no server ran, the clock may have been set.
+        let counted_from = (newest_ms.unwrap_or(wall_ms).min(wall_ms), now);
+        Self { wall_ms, seen: now, doubted_until: is_long.then(|| now + DOUBT), counted_from }
+    }
+
+    pub(super) fn read(&mut self, wall_ms: i64, now: Instant) -> Now {
+        let believed = self.believed(wall_ms, now);
+        Now { believed, valid: self.counted(wall_ms, now) }
+    }
+
+    /// The time without the jumps of the last day.
+    fn counted(&self, wall_ms: i64, now: Instant) -> i64 {
+        let (from_ms, from) = self.counted_from;
+        let passed = now.saturating_duration_since(from);
+        if VALIDITY <= passed { wall_ms } else { wall_ms.min(from_ms + millis(passed)) }
     }
 
     /// The time in milliseconds since 1970, unless it is in doubt. A clock that was set back
     /// deletes too little, which is harmless.
-    pub(super) fn believed(&mut self, wall_ms: i64, now: Instant) -> Option<i64> {
+    fn believed(&mut self, wall_ms: i64, now: Instant) -> Option<i64> {
         let passed = millis(now.saturating_duration_since(self.seen));
         if passed + millis(STEP) < wall_ms.saturating_sub(self.wall_ms) {
             self.doubted_until = Some(now + DOUBT);
+            self.counted_from = (self.counted(self.wall_ms, self.seen), self.seen);
         }
         (self.wall_ms, self.seen) = (wall_ms, now);
         match self.doubted_until {
@@ -95,23 +126,50 @@ pub(super) fn newest_use(connection: &Connection) -> rusqlite::Result<Option<i64
     connection.query_row(sql, [], |row| row.get(0)).optional()
 }
 
-/// Does a bounded piece of work. `now_ms` is `None` while the clock is in doubt. Adds the
-/// sessions that are forgotten.
+/// The sessions that are forgotten, each held so that nobody uses it meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Forgetting {
+    in_use: Option<Arc<dyn SessionsInUse>>,
+    holds: Vec<Box<dyn SessionHold>>,
+    /// Whether a session was passed over that somebody used.
+    pub(super) has_met_used: bool,
+    pub(super) forgotten: Vec<ForgottenSession>,
+}
+
+impl Forgetting {
+    /// `in_use` knows which sessions are used; without it none is.
+    pub(super) fn new(in_use: Option<Arc<dyn SessionsInUse>>) -> Self {
+        Self { in_use, ..Self::default() }
+    }
+
+    /// Whether nobody uses the session, nor will until this is dropped.
+    fn hold(&mut self, session: &SessionId) -> bool {
+        let Some(in_use) = &self.in_use else { return true };
+        let hold = in_use.try_hold(session);
+        let is_held = hold.is_some();
+        self.has_met_used |= !is_held;
+        self.holds.extend(hold);
+        is_held
+    }
+}
+
+/// Does a bounded piece of work. Adds the sessions that are forgotten.
 pub(super) fn step(
     connection: &Connection,
     settings: &StoreSettings,
-    now_ms: Option<i64>,
+    now: Now,
     progress: &mut Progress,
-    forgotten: &mut Vec<ForgottenSession>,
+    forgetting: &mut Forgetting,
 ) -> rusqlite::Result<Step> {
     if sweep(connection)? {
         return Ok(Step::More);
     }
     let is_full = settings.max_bytes < used_bytes(connection)?;
-    let oldest_kept = now_ms.map(|now| now.saturating_sub(millis(settings.retention)));
-    match next_to_forget(connection, is_full, oldest_kept, progress)? {
+    let oldest_kept = now.believed.map(|now| now.saturating_sub(millis(settings.retention)));
+    let limits = Limits { is_full, oldest_kept_ms: oldest_kept, valid_ms: now.valid };
+    match next_to_forget(connection, limits, progress, forgetting)? {
         Found::Session(id) => {
-            forgotten.extend(changes::forget(connection, &id)?);
+            forgetting.forgotten.extend(changes::forget(connection, &id)?);
             Ok(Step::More)
         }
         Found::NoneYet => Ok(Step::More),
@@ -139,13 +197,24 @@ enum Found {
     Nothing,
 }
 
+/// Which sessions a step may forget.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Any: all together are too large.
+    is_full: bool,
+    /// Those used before. `None`: none is too old.
+    oldest_kept_ms: Option<i64>,
+    /// [`Now::valid`].
+    valid_ms: i64,
+}
+
 /// The session that was unused longest of those behind `progress`, if it is to be forgotten. None
-/// that runs or waits for a person is.
+/// that is used, or waits for a person or a client, is.
 fn next_to_forget(
     connection: &Connection,
-    is_full: bool,
-    oldest_kept_ms: Option<i64>,
+    Limits { is_full, oldest_kept_ms, valid_ms }: Limits,
     progress: &mut Progress,
+    forgetting: &mut Forgetting,
 ) -> rusqlite::Result<Found> {
     let mut oldest = connection.prepare_cached(
         "SELECT seq, id, updated_ms, used FROM sessions WHERE id IS NOT NULL AND ?1 < used \
@@ -160,30 +229,47 @@ fn next_to_forget(
             return Ok(Found::Nothing);
         }
         progress.used = row.get(3)?;
-        if !is_needed(connection, row.get(0)?, clock::now_ms())? {
-            return columns::id(row, 1, SessionId::parse).map(Found::Session);
+        let id = columns::id(row, 1, SessionId::parse)?;
+        if !is_needed(connection, row.get(0)?, valid_ms)? && forgetting.hold(&id) {
+            return Ok(Found::Session(id));
         }
     }
     Ok(Found::NoneYet)
 }
 
-/// The parents are listed once: looking for the next turn of each takes the square of the turns.
-pub(super) const IS_NEEDED: &str = "SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
-    (t.status = ?3 OR t.status = ?4 AND \
+/// Whether a turn of the session runs, or somebody can still answer it: a person one of its
+/// questions, the server a decision that no turn has taken up, or the client a call of its own. The
+/// parents are listed once: looking for the next turn of each takes the square of the turns.
+pub(super) const IS_NEEDED: &str = "\
+    WITH parents AS MATERIALIZED \
+    (SELECT n.parent FROM turns n WHERE n.session = ?1 AND n.parent IS NOT NULL) \
+    SELECT EXISTS (SELECT 1 FROM turns t WHERE t.session = ?1 AND \
+    (t.status = ?3 OR \
+    t.status = ?4 AND \
+    (EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
+    ?2 < a.expires_ms) OR \
+    t.id NOT IN parents AND \
     (NOT EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq) OR \
-    EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND a.decision IS NULL AND \
-    ?2 < a.expires_ms)) AND \
-    t.id NOT IN (SELECT n.parent FROM turns n WHERE n.session = ?1 AND n.parent IS NOT NULL)))";
+    EXISTS (SELECT 1 FROM approvals a WHERE a.turn = t.seq AND ?2 < a.expires_ms))) OR \
+    t.status = ?5 AND \
+    ?6 < (SELECT s.updated_ms FROM sessions s WHERE s.seq = ?1) AND t.id NOT IN parents))";
 
-/// Whether a turn of the session runs, or a person can still decide what it asked.
+/// Asks [`IS_NEEDED`].
 pub(super) fn is_needed(
     connection: &Connection,
     session: i64,
     now_ms: i64,
 ) -> rusqlite::Result<bool> {
-    let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
     let mut statement = connection.prepare_cached(IS_NEEDED)?;
-    statement.query_row([session, now_ms, running, suspended], |row| row.get(0))
+    statement.query_row(needed_parameters(session, now_ms), |row| row.get(0))
+}
+
+/// The parameters of [`IS_NEEDED`].
+pub(super) fn needed_parameters(session: i64, now_ms: i64) -> [i64; 6] {
+    let [running, suspended, awaits_client] =
+        [TurnStatus::Running, TurnStatus::Suspended, TurnStatus::AwaitsClient].map(number_of);
+    let asked_before = now_ms.saturating_sub(millis(VALIDITY));
+    [session, now_ms, running, suspended, awaits_client, asked_before]
 }
 
 /// Removes a piece of what belongs to a forgotten session. Returns whether there was one.
@@ -285,6 +371,26 @@ mod tests {
         // Set back, it is believed: nothing is older than it was.
         assert_eq!(clock.believed(wall, after(63)), Some(wall));
         assert_eq!(clock.believed(wall - DAY, after(64)), Some(wall - DAY));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn d9_a_jump_of_the_clock_shortens_no_questions_day() {
+        const HOUR: i64 = 3_600_000;
+        let (start, wall) = (Instant::now(), 1_000 * DAY);
+        let after = |hours: u64| start + Duration::from_secs(3600 * hours);
+        let mut clock = Clock::new(wall, Some(wall - HOUR), start);
+        let mut valid = |wall, now| clock.read(wall, now).valid;
+
+        assert_eq!(valid(wall, start), wall - HOUR, "the server may have been off for no time");
+        assert_eq!(valid(wall + 2 * HOUR, after(2)), wall + HOUR);
+        // A year ahead: what was asked before keeps its day, and then the clock is right.
+        let ahead = wall + 365 * DAY;
+        assert_eq!(valid(ahead + 3 * HOUR, after(3)), wall + 2 * HOUR);
+        assert_eq!(valid(ahead + 25 * HOUR, after(25)), wall + 24 * HOUR);
+        assert_eq!(valid(ahead + 27 * HOUR, after(27)), ahead + 27 * HOUR);
+        // Set back, nothing is older than it was.
+        assert_eq!(valid(wall + 28 * HOUR, after(28)), wall + 28 * HOUR);
+        assert_eq!(valid(wall - DAY, after(29)), wall - DAY);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 //! nothing waits.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::super::StoreError;
 use super::super::rows::{Change, ForgottenSession, TurnStatus};
 use super::super::settings::StoreSettings;
+use super::super::{SessionsInUse, StoreError};
 use super::changes::{self, Applier, ChangeError};
 use super::commits::{Commit, Commits, Incoming, Next, commits};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
-use super::retention::{self, Clock, Progress, Step};
+use super::retention::{self, Clock, Forgetting, Progress, Step};
 use crate::clock;
 use crate::ids::TurnId;
 use crate::sync;
@@ -37,12 +37,25 @@ const IDLE: Duration = Duration::from_secs(2);
 const MAX_RETENTION_INTERVAL: Duration = Duration::from_secs(60 * 10);
 const MIN_RETENTION_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A session whose last turn just ends is still used: the store looks again so soon.
+const AFTER_USED: Duration = Duration::from_secs(2);
+
 /// While there is something to forget, every so many transactions one is a step of it.
 const TRANSACTIONS_PER_STEP: u32 = 8;
 
 /// Turns that do not run any more, though the disk does not say so: something of them could not
 /// be written. They count as crashed.
 pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
+
+/// Who knows which sessions are used, once somebody does.
+pub(super) type InUse = Arc<OnceLock<Arc<dyn SessionsInUse>>>;
+
+/// What the thread shares with the store.
+pub(super) struct Shared {
+    pub(super) forgotten: mpsc::UnboundedSender<ForgottenSession>,
+    pub(super) unended: Unended,
+    pub(super) in_use: InUse,
+}
 
 /// The way to the thread. When it is dropped, the thread writes what it has got, and ends.
 #[derive(Debug)]
@@ -57,7 +70,7 @@ impl Writer {
         connection: Connection,
         readers: Arc<Readers>,
         settings: StoreSettings,
-        (forgotten, unended): (mpsc::UnboundedSender<ForgottenSession>, Unended),
+        Shared { forgotten, unended, in_use }: Shared,
     ) -> Result<Self, OpenError> {
         let path = file.path();
         let refuse = |error: &dyn std::fmt::Display| OpenError::new(&path, error);
@@ -78,6 +91,7 @@ impl Writer {
             since_retention: 0,
             retention_at: now,
             unended,
+            in_use,
             has_failed: false,
         };
         let (commits, incoming) = commits();
@@ -116,6 +130,7 @@ struct WriterThread {
     /// When to look for sessions to forget. It is past while there may be some.
     retention_at: Instant,
     unended: Unended,
+    in_use: InUse,
     /// Whether the last commit failed. Only the first failure of a row is logged as an error.
     has_failed: bool,
 }
@@ -303,22 +318,27 @@ impl WriterThread {
         let interval = interval.clamp(MIN_RETENTION_INTERVAL, MAX_RETENTION_INTERVAL);
         let now = Instant::now();
         self.retention_at = now + interval;
-        let believed = self.clock.believed(clock::now_ms(), now);
+        let time = self.clock.read(clock::now_ms(), now);
         let Some(connection) = &self.connection else { return };
-        let mut forgotten = Vec::new();
+        let mut forgetting = Forgetting::new(self.in_use.get().cloned());
         let mut step = || -> rusqlite::Result<Step> {
             connection.execute_batch("BEGIN IMMEDIATE")?;
             let (settings, progress) = (&self.settings, &mut self.progress);
-            let step = retention::step(connection, settings, believed, progress, &mut forgotten)?;
+            let step = retention::step(connection, settings, time, progress, &mut forgetting)?;
             connection.execute_batch("COMMIT")?;
             Ok(step)
         };
         match step() {
-            Ok(Step::Done) => self.since_retention = 0,
+            Ok(Step::Done) => {
+                self.since_retention = 0;
+                if forgetting.has_met_used {
+                    self.retention_at = now + AFTER_USED;
+                }
+            }
             Ok(Step::More) => {
                 self.unsaved += TRANSACTION_SIZE;
                 self.retention_at = now;
-                self.tell(forgotten);
+                self.tell(std::mem::take(&mut forgetting.forgotten));
             }
             Err(error) => self.failed(&error),
         }

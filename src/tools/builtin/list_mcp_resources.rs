@@ -72,6 +72,7 @@ impl Tool for ListMcpResources {
     fn access_request(&self, input: &Self::Input, _: &CallContext) -> AccessRequest {
         let server = self.server(input).unwrap_or_default();
         AccessRequest::Mcp(McpAccess {
+            server_identity: mcp::identity(self.0.as_ref(), &server),
             server,
             tool: Self::NAME.to_owned(),
             arguments: Value::Null,

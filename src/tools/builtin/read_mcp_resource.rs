@@ -48,6 +48,7 @@ impl Tool for ReadMcpResource {
     fn access_request(&self, input: &Self::Input, _: &CallContext) -> AccessRequest {
         AccessRequest::Mcp(McpAccess {
             server: input.server.clone(),
+            server_identity: mcp::identity(self.0.as_ref(), &input.server),
             tool: Self::NAME.to_owned(),
             arguments: json!({ "uri": input.uri }),
             is_read_only: true,

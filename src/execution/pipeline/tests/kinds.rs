@@ -50,7 +50,8 @@ fn a_file(context: &CallContext) -> AccessRequest {
 /// A use of an MCP server, which the operator may have marked as reading.
 fn of_server(is_read_only: bool) -> AccessRequest {
     let (server, tool) = ("s".to_owned(), "do".to_owned());
-    AccessRequest::Mcp(McpAccess { server, tool, arguments: json!({}), is_read_only })
+    let (server_identity, arguments) = ("1".into(), json!({}));
+    AccessRequest::Mcp(McpAccess { server, server_identity, tool, arguments, is_read_only })
 }
 
 impl Ground {

@@ -18,6 +18,7 @@ use crate::execution::ask::{About, Ask};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId, TurnId};
 use crate::memory_budget::MemoryBudget;
 use crate::sessions::address::Chain;
+use crate::sessions::client_calls::call_digest;
 use crate::sessions::known_turns::KnownTurns;
 use crate::sessions::loading::Loading;
 use crate::sessions::record::TurnBody;
@@ -330,6 +331,7 @@ impl World {
             .collect();
         let (depth, digests) = self.chain(list).tail().after(&script.text, &ids);
         let is_crashed = script.status == TurnStatus::Crashed;
+        let calls = script.client_calls.iter().map(call_digest).collect();
         if !is_crashed {
             entries.push(Entry::End(Box::new(End {
                 outcome: Ended::Finished { reason: "stop".to_owned() },
@@ -346,6 +348,7 @@ impl World {
             user_messages: assembled.user_messages,
             continues: assembled.continues,
             resumes: assembled.resumes,
+            calls,
             ..TurnBody::default()
         };
         let row = TurnRow {

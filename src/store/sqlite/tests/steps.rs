@@ -1,16 +1,36 @@
 //! Forgets without the writer's thread, so that a test sees what is there between two steps.
 
-use rusqlite::{Connection, StatementStatus, params};
+use std::sync::Arc;
+
+use rusqlite::{Connection, StatementStatus};
 
 use super::super::changes::{self, ChangeError};
-use super::super::columns::number_of;
 use super::super::queries;
-use super::super::retention::{self, IS_NEEDED, Progress, Step, is_needed};
+use super::super::retention::{
+    self, Forgetting, IS_NEEDED, Now, Progress, Step, is_needed, needed_parameters,
+};
 use super::*;
+use crate::store::{SessionHold, SessionsInUse};
 
 struct Database {
     connection: Connection,
     uses: i64,
+    in_use: Option<Arc<dyn SessionsInUse>>,
+}
+
+/// One session that is used.
+#[derive(Debug)]
+struct Used(SessionId);
+
+#[derive(Debug)]
+struct Hold;
+
+impl SessionHold for Hold {}
+
+impl SessionsInUse for Used {
+    fn try_hold(&self, session: &SessionId) -> Option<Box<dyn SessionHold>> {
+        (*session != self.0).then(|| Box::new(Hold) as Box<dyn SessionHold>)
+    }
 }
 
 impl Database {
@@ -18,7 +38,7 @@ impl Database {
         let connection = Connection::open_in_memory().unwrap();
         connection.pragma_update(None, "foreign_keys", true).unwrap();
         schema::migrate(&connection).unwrap();
-        Self { connection, uses: 0 }
+        Self { connection, uses: 0, in_use: None }
     }
 
     fn try_apply(&mut self, change: &Change) -> Result<(), ChangeError> {
@@ -43,11 +63,12 @@ impl Database {
     /// What one search from end to end forgets, when everything together is too large.
     fn forget_all(&self, progress: &mut Progress) -> Vec<SessionId> {
         let settings = StoreSettings { max_bytes: 0, ..settings() };
-        let mut forgotten = Vec::new();
+        let mut forgetting = Forgetting::new(self.in_use.clone());
+        let now = Now { believed: None, valid: now_ms() };
         let mut step =
-            || retention::step(&self.connection, &settings, None, progress, &mut forgotten);
+            || retention::step(&self.connection, &settings, now, progress, &mut forgetting);
         while step().unwrap() == Step::More {}
-        forgotten.into_iter().map(|session| session.id).collect()
+        forgetting.forgotten.into_iter().map(|session| session.id).collect()
     }
 }
 
@@ -70,12 +91,25 @@ fn however_many_sessions_wait_for_a_person_those_behind_them_are_forgotten() {
 }
 
 #[test]
+fn a_session_that_is_used_is_not_forgotten_until_it_is_not() {
+    let mut database = Database::new();
+    let [first, second] = [(); 2].map(|()| database.add(TurnStatus::Finished).0);
+    database.in_use = Some(Arc::new(Used(first.id.clone())));
+    let mut progress = Progress::default();
+
+    assert_eq!(database.forget_all(&mut progress), [second.id]);
+    database.in_use = None;
+    assert_eq!(database.forget_all(&mut progress), [first.id]);
+}
+
+#[test]
 fn a_session_is_kept_while_it_runs_or_a_person_can_decide() {
     const NOW: i64 = 1_000;
     let open = (None, NOW + 1);
     let expired = (None, NOW);
     let decided = (Some(b"{}".to_vec()), NOW + 1);
     let (running, suspended) = (TurnStatus::Running, TurnStatus::Suspended);
+    let awaits_client = TurnStatus::AwaitsClient;
     for (status, approvals, has_next, expected) in [
         (TurnStatus::Finished, vec![], false, false),
         (TurnStatus::Finished, vec![open.clone()], false, false),
@@ -84,11 +118,17 @@ fn a_session_is_kept_while_it_runs_or_a_person_can_decide() {
         (suspended, vec![], false, true),
         (suspended, vec![open.clone()], false, true),
         (suspended, vec![expired.clone()], false, false),
-        (suspended, vec![decided.clone()], false, false),
-        (suspended, vec![decided.clone(), expired], false, false),
+        // No turn has taken it up yet.
+        (suspended, vec![decided.clone()], false, true),
+        (suspended, vec![decided.clone()], true, false),
+        (suspended, vec![decided.clone(), expired.clone()], false, true),
+        (suspended, vec![expired.clone(), expired], false, false),
         (suspended, vec![decided, open.clone()], false, true),
         (suspended, vec![], true, false),
-        (suspended, vec![open], true, false),
+        // Another branch does not answer it.
+        (suspended, vec![open], true, true),
+        (awaits_client, vec![], false, true),
+        (awaits_client, vec![], true, false),
     ] {
         let mut database = Database::new();
         let (row, asked) = database.add(status);
@@ -126,8 +166,7 @@ fn steps_for(turns: usize, is_asked: bool) -> i32 {
     let end = TurnRow { parent, status: TurnStatus::Finished, ..turn(&row) };
     database.apply(&[Change::Turn(end)]);
     let mut statement = database.connection.prepare(IS_NEEDED).unwrap();
-    let [running, suspended] = [TurnStatus::Running, TurnStatus::Suspended].map(number_of);
-    let parameters = params![1, now_ms(), running, suspended];
+    let parameters = needed_parameters(1, now_ms());
     assert!(!statement.query_row(parameters, |row| row.get::<_, bool>(0)).unwrap());
     statement.get_status(StatementStatus::VmStep)
 }
@@ -203,8 +242,10 @@ fn the_ids_of_a_forgotten_session_begin_anew() {
     // Nor does the sweep take what is new for what is old.
     let settings = settings();
     let mut progress = Progress::default();
+    let now = Now { believed: None, valid: now_ms() };
+    let mut forgetting = Forgetting::default();
     let mut step =
-        || retention::step(&database.connection, &settings, None, &mut progress, &mut Vec::new());
+        || retention::step(&database.connection, &settings, now, &mut progress, &mut forgetting);
     while step().unwrap() == Step::More {}
     assert_eq!((open(), entries()), expected);
     let sessions = "SELECT count(*) FROM sessions";
