@@ -1,5 +1,7 @@
 //! Matches the pattern of a `Bash(…)` rule with the text of a command.
 
+use std::borrow::Cow;
+
 use super::word::Word;
 
 /// `npm *`, `git * main`, `* install`. `*` is any text, `\*` a star. ` *` at the end, or `:*`,
@@ -20,6 +22,11 @@ pub(crate) enum BashPatternError {
     Empty,
     #[error("the pattern ends in a single backslash; write `\\\\` for a backslash")]
     Backslash,
+    #[error(
+        "`:*` stands for any arguments at the end alone; write ` *` there, or `:\\*` for the \
+         characters themselves"
+    )]
+    InnerColon,
 }
 
 impl BashPattern {
@@ -30,6 +37,10 @@ impl BashPattern {
         if written.is_empty() {
             return Err(BashPatternError::Empty);
         }
+        if written.contains(":*") {
+            return Err(BashPatternError::InnerColon);
+        }
+        let written = &with_single_blanks(written);
         let mut texts = vec![String::new()];
         let mut chars = written.chars();
         while let Some(c) = chars.next() {
@@ -115,6 +126,15 @@ impl BashPattern {
     }
 }
 
+/// The pattern with one blank where it has several: a command is compared with its words joined by
+/// single ones. Where quotes or backslashes may hold blanks together, they stay.
+fn with_single_blanks(written: &str) -> Cow<'_, str> {
+    if written.contains(['\'', '"', '\\']) || !written.contains("  ") {
+        return Cow::Borrowed(written);
+    }
+    Cow::Owned(written.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "))
+}
+
 fn match_texts(texts: &[String], text: &str) -> bool {
     let [first, rest @ ..] = texts else { return false };
     let Some(mut left) = text.strip_prefix(first.as_str()) else { return false };
@@ -177,6 +197,26 @@ mod tests {
         assert_eq!(BashPattern::parse(r"a\"), Err(BashPatternError::Backslash));
         assert_eq!(BashPattern::parse("  "), Err(BashPatternError::Empty));
         assert_eq!(BashPattern::parse(":*"), BashPattern::parse("*"));
+    }
+
+    #[test]
+    fn a_colon_and_a_star_stand_at_the_end_alone() {
+        for inner in ["git reset:* --hard", "npm:**", "git:*:*", "a:* b", "git:*x", ":*:*", "a:* *"]
+        {
+            assert_eq!(BashPattern::parse(inner), Err(BashPatternError::InnerColon), "{inner}");
+        }
+        check(r"git reset:\* --hard", &["git reset:* --hard"], &["git reset HEAD --hard"]);
+        check(
+            "docker pull a:b *",
+            &["docker pull a:b", "docker pull a:b c"],
+            &["docker pull a:bc"],
+        );
+    }
+
+    #[test]
+    fn several_blanks_are_one() {
+        check("git  push   *", &["git push", "git push origin"], &["git pushx"]);
+        check("echo 'a  b'", &["echo 'a  b'"], &["echo 'a b'"]);
     }
 
     #[test]
