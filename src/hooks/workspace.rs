@@ -63,11 +63,9 @@ fn read(file: &SettingsFile) -> Result<Vec<LabelledHook>, String> {
 
 /// Why the hooks of the user's settings file cannot be read: at the start somebody reads why.
 pub(crate) fn users_fault(snapshot: &SettingsSnapshot) -> Option<String> {
-    let users = snapshot.files.iter().filter(|file| file.scope == SettingsScope::User);
-    users
-        .filter_map(|file| Some((file, read(file).err()?)))
-        .next()
-        .map(|(file, fault)| format!("{}: {fault}", file.path.display()))
+    let file = snapshot.files.iter().find(|file| file.scope == SettingsScope::User)?;
+    let fault = read(file).err()?;
+    Some(format!("{}: {fault}", file.path.display()))
 }
 
 /// What of the hooks in a settings file has no effect, or why they cannot be read.

@@ -13,8 +13,11 @@ use crate::support::upstream::Upstream;
 
 const NOWHERE: &str = "http://127.0.0.1:1/v1";
 
+/// Makes the file at a path.
+type MakeFile<'a> = &'a dyn Fn(&Path);
+
 /// Starts a server in whose home the file was made, and returns what it says of it.
-fn refusal(make: &dyn Fn(&Path)) -> String {
+fn refusal(make: MakeFile<'_>) -> String {
     let builder = Builder::new(NOWHERE);
     fs::create_dir(builder.home().join(".claude")).expect("a directory");
     make(&builder.home().join(".claude/settings.json"));
@@ -32,7 +35,7 @@ fn text(text: &'static str) -> impl Fn(&Path) {
 
 #[test]
 fn a_file_that_cannot_be_read_stops_the_start_with_one_line() {
-    let ways: [(&str, &dyn Fn(&Path)); 8] = [
+    let ways: [(&str, MakeFile<'_>); 8] = [
         ("is not a regular file", &|path| fs::create_dir(path).expect("a directory")),
         ("is not a regular file", &|path| {
             mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).expect("a pipe");
