@@ -13,6 +13,9 @@ const MAX_CHARS: usize = 1000;
 /// a pattern that needs more steps is nested without end.
 const MAX_STEPS: usize = 100_000;
 
+/// The most memory of one compiled part of a pattern: hundreds of times what names need.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
+
 /// Which names a hook is for.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
@@ -106,7 +109,10 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
              a comma or a blank; write | between the parts of a pattern"
         ));
     }
-    let compiled = RegexBuilder::new(pattern).backtrack_limit(MAX_STEPS).build();
+    let compiled = RegexBuilder::new(pattern)
+        .backtrack_limit(MAX_STEPS)
+        .delegate_size_limit(MAX_COMPILED_BYTES)
+        .build();
     compiled.map_err(|error| {
         let why = error.to_string();
         let why = why.lines().last().unwrap_or_default().trim();
@@ -219,7 +225,8 @@ mod tests {
         assert!(error("[z-a]").contains("does not compile"));
         assert!(error("(?!").contains("does not compile"));
         assert!(error(&"a".repeat(1001)).contains("at most 1000"));
-        assert!(error(".{1000}{1000}{1000}").contains("does not compile"));
+        assert!(error("(?:a{1000}){1000}").contains("does not compile"));
+        assert!(error("(?=a)(?:a{1000}){1000}b").contains("does not compile"));
     }
 
     #[test]

@@ -50,10 +50,33 @@ struct WrittenHook {
 
 /// A text, or a program with its arguments as a list.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "command: write a text, or a list of texts")]
-enum WrittenCommand {
+#[serde(untagged, expecting = "write a text, or a list of texts")]
+enum TextOrList {
     Text(String),
-    Words(Vec<String>),
+    List(Vec<String>),
+}
+
+/// The text, or the first of the list with the others behind it.
+#[derive(Deserialize)]
+#[serde(try_from = "TextOrList")]
+struct WrittenCommand {
+    command: String,
+    args: Option<Vec<String>>,
+}
+
+impl TryFrom<TextOrList> for WrittenCommand {
+    type Error = String;
+
+    fn try_from(written: TextOrList) -> Result<Self, String> {
+        let (command, args) = match written {
+            TextOrList::Text(command) => (command, None),
+            TextOrList::List(words) => {
+                let mut words = words.into_iter();
+                (words.next().unwrap_or_default(), Some(words.collect()))
+            }
+        };
+        Ok(Self { command: checked_command(command)?, args })
+    }
 }
 
 impl TryFrom<WrittenHook> for HookSetting {
@@ -61,17 +84,11 @@ impl TryFrom<WrittenHook> for HookSetting {
 
     fn try_from(written: WrittenHook) -> Result<Self, String> {
         let WrittenHook { event, matcher, command, args, timeout, on_error, sandbox } = written;
-        let (command, args) = match (command, args) {
-            (WrittenCommand::Text(command), args) => (command, args),
-            (WrittenCommand::Words(words), None) => {
-                let mut words = words.into_iter();
-                (words.next().unwrap_or_default(), Some(words.collect()))
-            }
-            (WrittenCommand::Words(_), Some(_)) => {
-                return Err("args: stand behind the program in the list of command".to_owned());
-            }
-        };
-        let command = checked_command(command).map_err(|why| format!("command: {why}"))?;
+        let WrittenCommand { command, args: listed } = command;
+        if listed.is_some() && args.is_some() {
+            return Err("args: stand behind the program in the list of command".to_owned());
+        }
+        let args = args.or(listed);
         if args.iter().flatten().any(|argument| argument.contains('\0')) {
             return Err("args: a program cannot be given a NUL character".to_owned());
         }

@@ -143,7 +143,7 @@ const BROKEN: [(&str, &str, bool); 13] = [
     ("command = '/nonexistent/hook'", "ended with code 127: ", true),
     ("command = '/nonexistent/hook'\nargs = []", "could not be started", true),
     ("command = ['/nonexistent/hook', 'x']", "could not be started", true),
-    ("command = '/etc/hostname'", "ended with code 126: ", true),
+    ("command = '/etc/passwd'", "ended with code 126: ", true),
     ("command = '/etc'\nargs = []", "could not be started", true),
     ("command = 'yes'", "printed without end and was ended", true),
     ("command = 'yes >&2'", "printed without end and was ended", true),

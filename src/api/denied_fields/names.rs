@@ -332,12 +332,11 @@ const ACTING: [&str; 44] = [
 ];
 
 /// What replaces, cuts or adds to what the model is told, or how it is written down for it.
-const TELLING: [&str; 52] = [
+const TELLING: [&str; 50] = [
     "add_generation_prompt",
     "add_special_tokens",
     "additional_drop_params",
     "assistant_continue_message",
-    "bos_token",
     "cachedContent",
     "cached_content",
     "character",
@@ -353,7 +352,6 @@ const TELLING: [&str; 52] = [
     "documents",
     "echo",
     "ensure_alternating_roles",
-    "eos_token",
     "final_prompt_value",
     "first_message",
     "hf_model_name",
