@@ -6,6 +6,7 @@
 
 mod answer;
 mod event;
+mod failures;
 mod launch;
 mod matcher;
 mod outcome;
@@ -25,11 +26,12 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::answer::HookDecision;
 pub(crate) use self::event::HookEvent;
+pub(crate) use self::failures::HookFailures;
 pub(crate) use self::launch::HookPrograms;
 pub(crate) use self::outcome::HookOutcome;
 pub(crate) use self::public_json::ReadHooks;
 pub(crate) use self::settings::{HookSetting, HookSource};
-pub(crate) use self::workspace::faults_of;
+pub(crate) use self::workspace::{faults_of, users_fault};
 
 use self::answer::HookAnswer;
 use self::launch::HookPlace;
@@ -110,18 +112,26 @@ impl Hooks {
         HookOutcome::combine(answers)
     }
 
-    /// One line for each hook, and below it what of it has no effect.
-    pub(crate) fn listed(&self) -> Vec<String> {
-        let lines = self.all.iter().flat_map(|LabelledHook { label, setting }| {
+    /// One line for each hook, and below it what of it has no effect and how it failed last.
+    /// `tools` are the names and aliases of all tools. Blocks.
+    pub(crate) fn listed(&self, tools: &[&str]) -> Vec<String> {
+        let failures = self.programs.as_ref().map(|programs| &programs.failures);
+        let mut lines = Vec::new();
+        for LabelledHook { label, setting } in self.all.iter() {
             // The label of one from a settings file begins with the file.
-            let hook = match &setting.source {
+            lines.push(match &setting.source {
                 HookSource::Operator => format!("{label}: {setting}, from the {}", setting.source),
                 HookSource::User(_) | HookSource::Workspace(_) => format!("{label}: {setting}"),
-            };
+            });
             let without = setting.without_effect().into_iter();
-            std::iter::once(hook).chain(without.map(|why| format!("  without effect: {why}")))
-        });
-        lines.collect()
+            lines.extend(without.map(|why| format!("  without effect: {why}")));
+            let unknown = setting.unknown_tools(tools);
+            lines.extend(unknown.map(|name| format!("  never fires for {name}: no tool has it")));
+            if let Some(failure) = failures.and_then(|failures| failures.of(label, setting)) {
+                lines.push(format!("  failed at {}: {}", failure.at, failure.fault));
+            }
+        }
+        lines
     }
 
     fn asks_because_of_faults(&self, event: HookEvent) -> bool {

@@ -216,6 +216,10 @@ impl Root {
     }
 }
 
+fn has_control_character(path: &Path) -> bool {
+    path.to_string_lossy().chars().any(char::is_control)
+}
+
 fn check_spelling(path: &Path) -> Result<(), ResolveError> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > MAX_PATH_BYTES {
@@ -224,7 +228,7 @@ fn check_spelling(path: &Path) -> Result<(), ResolveError> {
             bytes.len()
         )));
     }
-    if path.to_string_lossy().chars().any(char::is_control) {
+    if has_control_character(path) {
         let path = printable(bytes);
         return Err(ResolveError::BadPath(format!("the path {path} contains a control character")));
     }
@@ -235,10 +239,15 @@ fn check_spelling(path: &Path) -> Result<(), ResolveError> {
 }
 
 /// Joins `path` to `base` and removes `.` and `..` by name. Interprets nothing else: no `$`,
-/// no `%`, no `file:`.
+/// no `%`, no `file:`. A path with a control character stays as it is written, so that whoever
+/// resolves it refuses it: `..` must not take away the name that holds the character.
 pub(crate) fn absolute(base: &Path, path: &Path) -> PathBuf {
+    let joined = base.join(path);
+    if has_control_character(&joined) {
+        return joined;
+    }
     let mut whole = PathBuf::from("/");
-    for part in base.join(path).components() {
+    for part in joined.components() {
         match part {
             Component::ParentDir => {
                 whole.pop();

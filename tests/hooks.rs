@@ -1,6 +1,7 @@
 //! Tests what the operator's hooks do to prompts, calls and turns, as client and model see it.
 
 mod ending;
+mod guarding;
 mod session_end;
 
 use std::path::Path;
@@ -117,7 +118,7 @@ async fn k1_a_broken_hook_does_not_break_the_turn_and_is_told_of() {
     let hooks = [
         ("SessionStart", "exit 3"),
         ("UserPromptSubmit", "printf '{\"decision\": \"blo'"),
-        ("PreToolUse", "kill -KILL $$"),
+        ("PostToolUse", "kill -KILL $$"),
         ("PostToolUse", "/nonexistent/hook"),
         ("Stop", "echo '{}}'"),
     ];

@@ -11,3 +11,4 @@ mod models;
 mod tools;
 pub(crate) mod trust;
 mod upstream;
+mod users_file;

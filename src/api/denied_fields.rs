@@ -1,128 +1,96 @@
-//! Refuses fields that could steer routing or spend someone's key.
+//! Refuses fields that could steer routing, spend someone's key, let a provider act by itself or
+//! change what the model is told.
+
+mod names;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-use aho_corasick::{AhoCorasick, PatternID};
+use aho_corasick::AhoCorasick;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
+use self::names::{Extent, NameList, NamePart, Reason};
 use super::strict_json;
 use crate::errors::{ApiError, ErrorCode};
-use crate::json::{self, Key, Object};
+use crate::json::{self, Key, Kind, Object};
 use crate::text;
-
-const NAMES: [&str; 38] = [
-    "api_base",
-    "base_url",
-    "api_key",
-    "api_version",
-    "api_type",
-    "custom_llm_provider",
-    "extra_headers",
-    "extra_body",
-    "extra_query",
-    "headers",
-    "organization",
-    "deployment_id",
-    "fallbacks",
-    "context_window_fallbacks",
-    "content_policy_fallbacks",
-    "model_list",
-    "model_info",
-    "user_config",
-    "proxy_server_request",
-    "num_retries",
-    "max_retries",
-    "timeout",
-    "stream_timeout",
-    "cache",
-    "caching",
-    "no-log",
-    "tags",
-    "guardrails",
-    "prompt_id",
-    "prompt_variables",
-    "router_settings_override",
-    "use_litellm_proxy",
-    "specific_deployment",
-    "ssl_verify",
-    "disable_fallbacks",
-    "callbacks",
-    "policies",
-    "shared_session",
-];
-
-const PREFIXES: [&str; 9] = [
-    "litellm_",
-    "mock_",
-    "aws_",
-    "azure_",
-    "vertex_",
-    "watsonx_",
-    "oci_",
-    "input_cost",
-    "output_cost",
-];
-
-const PARTS: [&str; 8] =
-    ["api_key", "api_base", "base_url", "endpoint", "credential", "secret", "password", "role_arn"];
-
-const SUFFIXES: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
-
-/// Where in a name a pattern must match.
-#[derive(Clone, Copy)]
-enum Rule {
-    Whole,
-    Start,
-    Anywhere,
-    End,
-}
 
 /// All rules in one automaton, so that each name is scanned once.
 struct Rules {
     patterns: AhoCorasick,
-    /// Indexed by the pattern's number.
-    rules: Vec<Rule>,
+    /// The list of each pattern, by its number.
+    lists: Vec<&'static NameList>,
 }
 
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
-    let lists: [(&[&str], Rule); 4] = [
-        (&NAMES, Rule::Whole),
-        (&PREFIXES, Rule::Start),
-        (&PARTS, Rule::Anywhere),
-        (&SUFFIXES, Rule::End),
-    ];
-    let of_each = |(names, rule): (&'static [&'static str], Rule)| {
-        names.iter().map(move |name| (*name, rule))
-    };
-    let (names, rules): (Vec<_>, Vec<_>) = lists.into_iter().flat_map(of_each).unzip();
-    let patterns = AhoCorasick::builder().ascii_case_insensitive(true).build(names);
-    Rules { patterns: patterns.expect("a few short patterns"), rules }
+    let mut texts = Vec::new();
+    let mut lists = Vec::new();
+    for list in &names::LISTS {
+        for text in list.names {
+            texts.push(*text);
+            lists.push(list);
+        }
+    }
+    let patterns = AhoCorasick::builder().ascii_case_insensitive(true).build(texts);
+    Rules { patterns: patterns.expect("some hundred short patterns"), lists }
 });
 
-impl Rules {
-    fn rule(&self, pattern: PatternID) -> Rule {
-        self.rules[pattern.as_usize()]
+/// Where a name stands in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A field of a chat completion.
+    Chat,
+    /// A field of another body, of a form or of a query.
+    Forwarded,
+    /// A member of `metadata`, at any depth.
+    Metadata,
+}
+
+impl Place {
+    fn is_within(self, extent: Extent) -> bool {
+        match extent {
+            Extent::WithMetadata => true,
+            Extent::TopLevel => self != Self::Metadata,
+            Extent::Chat => self == Self::Chat,
+        }
     }
 }
 
-/// Whether a top-level field or a member of `metadata` with this name is refused. Case
-/// and surrounding spaces do not matter.
-pub(crate) fn is_denied(name: &str) -> bool {
+/// Why a name is refused in this place. Case and surrounding spaces do not matter.
+fn reason(name: &str, place: Place) -> Option<Reason> {
     let name = name.trim();
-    RULES.patterns.find_overlapping_iter(name).any(|found| match RULES.rule(found.pattern()) {
-        Rule::Whole => found.range() == (0..name.len()),
-        Rule::Start => found.start() == 0,
-        Rule::Anywhere => true,
-        Rule::End => found.end() == name.len(),
+    RULES.patterns.find_overlapping_iter(name).find_map(|found| {
+        let list = RULES.lists[found.pattern().as_usize()];
+        let fits = match list.part {
+            NamePart::Whole => found.range() == (0..name.len()),
+            NamePart::Start => found.start() == 0,
+            NamePart::Anywhere => true,
+            NamePart::End => found.end() == name.len(),
+        };
+        (fits && place.is_within(list.extent)).then_some(list.reason)
     })
 }
 
-/// Returns an error if the body has such a field, or `metadata` such a member.
+/// Refuses a body of a forwarded route that has such a field, or `metadata` such a member.
 pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
-    if let Some(name) = fields.keys().find(|name| is_denied(name)) {
-        return Err(refusal(name));
+    check_in(fields, Place::Forwarded)
+}
+
+/// Refuses a chat completion that has such a field, or `metadata` such a member.
+pub(crate) fn check_chat(fields: &Object<'_>) -> Result<(), ApiError> {
+    check_in(fields, Place::Chat)?;
+    fields.get(TEMPLATE_ARGUMENTS).map_or(Ok(()), check_template_arguments)
+}
+
+fn check_in(fields: &Object<'_>, place: Place) -> Result<(), ApiError> {
+    for name in fields.keys() {
+        if let Some(reason) = reason(name, place) {
+            return Err(refusal(name, reason));
+        }
     }
     let Some(metadata) = fields.get("metadata") else { return Ok(()) };
     match json::string(metadata) {
@@ -131,12 +99,33 @@ pub(crate) fn check(fields: &Object<'_>) -> Result<(), ApiError> {
     }
 }
 
+/// The arguments of a chat template, such as `enable_thinking`.
+const TEMPLATE_ARGUMENTS: &str = "chat_template_kwargs";
+
+/// Servers put these arguments over their own, so a list or an object here replaces the messages
+/// or the tools, and `chat_template` the template itself. Switches, numbers and texts pass.
+fn check_template_arguments(arguments: &RawValue) -> Result<(), ApiError> {
+    if json::kind(arguments) == Kind::Null {
+        return Ok(());
+    }
+    let Some(arguments) = Object::from_raw(arguments) else {
+        return Err(refusal(TEMPLATE_ARGUMENTS, Reason::Tells));
+    };
+    for (name, value) in arguments.members() {
+        let is_plain = !matches!(json::kind(value), Kind::Array | Kind::Object);
+        if !is_plain || reason(name, Place::Chat).is_some() {
+            return Err(refusal(&format!("{TEMPLATE_ARGUMENTS}.{name}"), Reason::Tells));
+        }
+    }
+    Ok(())
+}
+
 fn check_metadata(metadata: &str) -> Result<(), ApiError> {
-    let mut names = Names { path: vec![Cow::Borrowed("metadata")], is_found: false };
+    let mut names = Names { path: vec![Cow::Borrowed("metadata")], found: None };
     // A denied name stops the deserializer. Nothing else can: the JSON was checked
     // before.
     let _ended = names.deserialize(&mut serde_json::Deserializer::from_str(metadata));
-    if names.is_found { Err(refusal(&place(&names.path))) } else { Ok(()) }
+    names.found.map_or(Ok(()), |reason| Err(refusal(&place(&names.path), reason)))
 }
 
 /// LiteLLM reads a text in place of `metadata` as JSON. It accepts more than we do, so a text
@@ -144,25 +133,29 @@ fn check_metadata(metadata: &str) -> Result<(), ApiError> {
 fn check_metadata_text(text: &str) -> Result<(), ApiError> {
     match strict_json::check(text.as_bytes()) {
         Ok(()) => check_metadata(text),
-        Err(_) if text.contains('{') => Err(refusal("metadata")),
+        Err(_) if text.contains('{') => Err(refusal("metadata", Reason::Steers)),
         Err(_) => Ok(()),
     }
 }
 
-/// Whether a field of a form is refused: by its name, or by what stands before the first
+/// Refuses a field of a form or a query: by its name, or by what stands before the first
 /// bracket, since LiteLLM makes lists and objects of `name[]` and `name[member]`. So is
 /// `metadata`, which LiteLLM reads as JSON. No form of OpenAI's has it.
-pub(crate) fn is_denied_in_form(name: &str) -> bool {
+pub(crate) fn check_form_field(name: &str) -> Result<(), ApiError> {
     let base = name.split('[').next().unwrap_or_default();
-    is_denied(name) || is_denied(base) || base.trim().eq_ignore_ascii_case("metadata")
+    let is_metadata = base.trim().eq_ignore_ascii_case("metadata");
+    let reason = reason(name, Place::Forwarded)
+        .or_else(|| reason(base, Place::Forwarded))
+        .or(is_metadata.then_some(Reason::Steers));
+    reason.map_or(Ok(()), |reason| Err(refusal(name, reason)))
 }
 
 /// Visits the names of all members at any depth, because LiteLLM may read nested
 /// metadata. Reads the text once and keeps only the names on the current path.
 struct Names<'de> {
     path: Vec<Cow<'de, str>>,
-    /// The last name of `path` is denied.
-    is_found: bool,
+    /// Why the last name of `path` is refused.
+    found: Option<Reason>,
 }
 
 impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
@@ -182,9 +175,9 @@ impl<'de> Visitor<'de> for &mut Names<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         while let Some(Key(name)) = members.next_key()? {
-            self.is_found = is_denied(&name);
+            self.found = reason(&name, Place::Metadata);
             self.path.push(name);
-            if self.is_found {
+            if self.found.is_some() {
                 return Err(serde::de::Error::custom("a refused name"));
             }
             members.next_value_seed(&mut *self)?;
@@ -239,119 +232,15 @@ fn place(path: &[Cow<'_, str>]) -> String {
 }
 
 /// The error that names the field.
-pub(crate) fn refusal(name: &str) -> ApiError {
+fn refusal(name: &str, reason: Reason) -> ApiError {
     /// Longer than any shortened path.
     const MAX_PLACE: usize = 280;
     let name = text::shortened(name, MAX_PLACE);
-    ApiError::new(
-        ErrorCode::RefusedField,
-        format!("The field {name:?} is not accepted: it could change where requests go."),
-    )
-    .param(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn v10_refuses_by_name_prefix_part_and_end() {
-        let whole = NAMES.iter().map(ToString::to_string);
-        let starts = PREFIXES.iter().map(|prefix| format!("{prefix}x"));
-        let parts = PARTS.iter().map(|part| format!("a_{part}_b"));
-        let ends = SUFFIXES.iter().map(|end| format!("some{end}"));
-        for name in whole.chain(starts).chain(parts).chain(ends) {
-            assert!(is_denied(&name), "{name}");
-            assert!(is_denied(&name.to_ascii_uppercase()), "{name}");
-            assert!(is_denied(&format!(" {name}\n")), "{name}");
-        }
-        // A match must not hide another one that starts at the same byte.
-        for name in ["litellm", "cache", "aws_api_key_x", "x_url_token", "mock_", "api_key"] {
-            assert_eq!(is_denied(name), name != "litellm", "{name}");
-        }
-    }
-
-    #[test]
-    fn lets_what_clients_send_through() {
-        for name in [
-            "model",
-            "messages",
-            "max_tokens",
-            "max_completion_tokens",
-            "prompt_cache_key",
-            "safety_identifier",
-            "reasoning_effort",
-            "metadata",
-            "user",
-            "logit_bias",
-            "top_k",
-            "response_format",
-            "chat_template_kwargs",
-            "web_search_options",
-            "service_tier",
-            "input",
-            "file",
-            "image",
-            "image[]",
-            "timestamp_granularities[]",
-            "",
-            "my_cache",
-            "cached",
-            "headers_x",
-            "a_mock_",
-            "_url_x",
-            "callback",
-        ] {
-            assert!(!is_denied(name), "{name}");
-        }
-    }
-
-    #[track_caller]
-    fn refused(metadata: &str) -> Option<String> {
-        let body = format!(r#"{{"metadata": {metadata}}}"#);
-        check(&Object::parse(&body).unwrap()).err().and_then(|error| error.param)
-    }
-
-    #[test]
-    fn v10_a_form_has_no_lists_or_objects_of_refused_fields() {
-        for name in ["tags[]", "fallbacks[]", "Cache[a]", "guardrails[][]", "timeout [x]"] {
-            assert!(is_denied_in_form(name), "{name}");
-        }
-        for name in ["metadata", " Metadata", "metadata[]", "metadata[api_key]", "a[b_token]x_url"]
-        {
-            assert!(is_denied_in_form(name), "{name}");
-        }
-        for name in ["image[]", "timestamp_granularities[]", "model", "", "[]", "metadata_x"] {
-            assert!(!is_denied_in_form(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn v10_looks_into_metadata_that_is_a_text() {
-        for (metadata, place) in [
-            (r#""{\"a\": {\"api_key\": 1}}""#, Some("metadata.a.api_key")),
-            (r#""{\"a\": NaN, \"api_key\": 1}""#, Some("metadata")),
-            (r#""{\"a\": 1, \"tags\": []""#, Some("metadata")),
-            (r#""[{\"tags\": []}]""#, Some("metadata.tags")),
-            (r#""{\"a\": 1}""#, None),
-            (r#""tags""#, None),
-            (r#""""#, None),
-        ] {
-            assert_eq!(refused(metadata).as_deref(), place, "{metadata}");
-        }
-    }
-
-    #[test]
-    fn v10_names_the_place_within_metadata() {
-        for (metadata, place) in [
-            (r#"{"api_key": 1}"#, Some("metadata.api_key")),
-            (r#"{"a": {}, "b": [1, "x", {"c": {"x_token": 1}}]}"#, Some("metadata.b.c.x_token")),
-            (r#"[{"\u0061pi_key": null}]"#, Some("metadata.api_key")),
-            (r#"{"a": {"b": {"c": {"d": {"tags": 1}}}}}"#, Some("metadata.a.….d.tags")),
-            (r#"{"a": "api_key", "b": ["api_key", 1.5, -1, true, null]}"#, None),
-            ("null", None),
-        ] {
-            assert_eq!(refused(metadata).as_deref(), place, "{metadata}");
-        }
-    }
+    let why = match reason {
+        Reason::Steers => "it could change where requests go, or who pays for them",
+        Reason::Acts => "it could let the provider act by itself",
+        Reason::Tells => "it changes what the model is told, beside the messages",
+    };
+    ApiError::new(ErrorCode::RefusedField, format!("The field {name:?} is not accepted: {why}."))
+        .param(name)
 }

@@ -105,9 +105,7 @@ impl FieldNames {
         }
         let Some(end) = end else { return Ok(false) };
         let name = field_name(&self.pending[..end])?;
-        if denied_fields::is_denied_in_form(&name) {
-            return Err(denied_fields::refusal(&name));
-        }
+        denied_fields::check_form_field(&name)?;
         Ok(self.advance(end + HEAD_END.len(), Position::Content))
     }
 

@@ -148,10 +148,10 @@ fn route_of(uri: &Uri) -> Result<String, ApiError> {
     let Some(query) = uri.query() else { return Ok(format!("/{route}")) };
     let Query(parameters) = Query::<Vec<(String, String)>>::try_from_uri(uri)
         .map_err(|_| ApiError::new(ErrorCode::InvalidValue, "The query is not readable."))?;
-    match parameters.iter().find(|(name, _)| denied_fields::is_denied_in_form(name)) {
-        Some((name, _)) => Err(denied_fields::refusal(name)),
-        None => Ok(format!("/{route}?{query}")),
+    for (name, _) in &parameters {
+        denied_fields::check_form_field(name)?;
     }
+    Ok(format!("/{route}?{query}"))
 }
 
 struct Outgoing {

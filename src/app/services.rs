@@ -9,7 +9,7 @@ use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
 use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
-use crate::hooks::{HookPrograms, Hooks};
+use crate::hooks::{self, HookFailures, HookPrograms, Hooks};
 use crate::lsp::LanguageServers;
 use crate::mcp::{McpLauncher, McpReach, McpSandboxes, McpServers, McpSettings};
 use crate::memory_budget::MemoryBudget;
@@ -117,6 +117,7 @@ impl Services {
             sandbox: sandbox.clone(),
             is_sandbox_required: config.sandbox.mode == permissions::SandboxMode::Required,
             memory_budget: memory_budget.clone(),
+            failures: Arc::new(HookFailures::in_state_dir(&config.server.state_dir)),
         };
         let hooks = Hooks::new(config.hooks.clone(), hooks)
             .with_settings_files(Arc::clone(&settings_files));
@@ -147,6 +148,9 @@ impl Services {
         let places = (&workspace, home.as_path());
         let permissions = permissions(config, &tools, places, excluded, &settings_files)?
             .with_search_path(environment.search_path());
+        if let Some(fault) = hooks::users_fault(&settings_files.snapshot(&workspace)) {
+            return Err(ServiceError::SettingsFile(fault));
+        }
         let known: Vec<KnownTool<'_>> = tools.tools().iter().map(|tool| tool.known()).collect();
         let kept_grants = Arc::new(KeptGrants::new(&config.server.state_dir, &known));
         let permissions = permissions.with_kept_grants(Arc::clone(&kept_grants));

@@ -201,7 +201,13 @@ async fn sandbox(mode: SandboxMode, sandbox: &processes::sandbox::Sandbox) -> St
 
 fn hooks(services: &Services) -> String {
     let snapshot = services.settings_files.snapshot(services.permissions.workspace());
-    let listed = services.hooks.joined(&snapshot).listed();
+    let mut tools = Vec::new();
+    let offered = services.tools.tools();
+    for tool in offered.tools() {
+        tools.push(tool.name());
+        tools.extend(tool.aliases());
+    }
+    let listed = services.hooks.joined(&snapshot).listed(&tools);
     if listed.is_empty() {
         return "none".to_owned();
     }

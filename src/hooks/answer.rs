@@ -21,6 +21,16 @@ pub(super) struct HookEnd {
     pub(super) stderr: String,
 }
 
+/// Why a program that was started has no answer that counts. The text follows the hook's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HookFault {
+    /// The hook could not do its work, or its answer could not be read to the end: nobody knows
+    /// what it would have said.
+    NoAnswer(String),
+    /// The hook ended in a way that the protocol counts as saying nothing.
+    SaysNothing(String),
+}
+
 /// What one hook says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HookAnswer {
@@ -101,17 +111,27 @@ struct RequestDecision {
     updated_input: Option<Value>,
 }
 
+/// The exit codes by which bash says that it could not run a program, or found none. So does
+/// `env`.
+const NOT_RUN: [i32; 2] = [126, 127];
+
 /// What the end of a hook means; an error says what is wrong with it.
-pub(super) fn read(event: HookEvent, end: &HookEnd) -> Result<HookAnswer, String> {
+pub(super) fn read(event: HookEvent, end: &HookEnd) -> Result<HookAnswer, HookFault> {
     match end.code {
         0 => printed(event, end.stdout.trim()),
         BLOCKS => Ok(blocked(event, &end.stderr)),
         code => {
-            let said = shown(end.stderr.trim());
-            let said = if said.is_empty() { said } else { format!(": {said}") };
-            Err(format!("ended with code {code}{said}"))
+            let fault = with_last_words(format!("ended with code {code}"), &end.stderr);
+            let is_run = !NOT_RUN.contains(&code);
+            Err(if is_run { HookFault::SaysNothing(fault) } else { HookFault::NoAnswer(fault) })
         }
     }
+}
+
+/// A fault, and what the hook said on standard error.
+pub(super) fn with_last_words(fault: String, stderr: &str) -> String {
+    let said = shown(stderr.trim());
+    if said.is_empty() { fault } else { format!("{fault}: {said}") }
 }
 
 fn blocked(event: HookEvent, stderr: &str) -> HookAnswer {
@@ -138,24 +158,33 @@ pub(super) const MORE_IS_NOT_READ: &str = "more than a megabyte is not read";
 /// Members of the JSON of a hook that decides.
 const DECIDING: [&str; 3] = ["hookSpecificOutput", "permissionDecision", "\"decision\""];
 
-fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
+fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
     let stdout = stdout.trim_start_matches('\u{feff}').trim_start();
     if !stdout.starts_with('{') {
         // A decision that nobody finds must not pass for none.
         if event.is_gate() && DECIDING.iter().any(|member| stdout.contains(member)) {
-            return Err("printed a decision among other text: print one JSON object alone".into());
+            let fault = "printed a decision among other text: print one JSON object alone";
+            return Err(HookFault::NoAnswer(fault.to_owned()));
         }
         let is_decision = event.is_gate() && !event.takes_plain_context();
         if is_decision && stdout.contains(MORE_IS_NOT_READ) {
-            return Err("printed more than a megabyte in front of its answer".into());
+            let fault = "printed more than a megabyte in front of its answer";
+            return Err(HookFault::NoAnswer(fault.to_owned()));
         }
         let context = event.takes_plain_context() && !stdout.is_empty();
         let context = context.then(|| shown(stdout));
         return Ok(HookAnswer { context, ..HookAnswer::default() });
     }
-    let printed: Printed = serde_json::from_str(&surrogates::repaired(stdout))
-        .map_err(|error| format!("printed JSON that cannot be read: {error}"))?;
-    Ok(meant(event, printed))
+    let printed: Result<Printed, _> = serde_json::from_str(&surrogates::repaired(stdout));
+    match printed {
+        Ok(printed) => Ok(meant(event, printed)),
+        Err(error) => {
+            let fault = format!("printed JSON that cannot be read: {error}");
+            // What we have cut is no fault of the hook's.
+            let is_cut = stdout.contains(MORE_IS_NOT_READ);
+            Err(if is_cut { HookFault::NoAnswer(fault) } else { HookFault::SaysNothing(fault) })
+        }
+    }
 }
 
 fn meant(event: HookEvent, printed: Printed) -> HookAnswer {
@@ -217,7 +246,7 @@ mod tests {
     use super::HookEvent::*;
     use super::*;
 
-    fn said(event: HookEvent, stdout: &str) -> Result<HookAnswer, String> {
+    fn said(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
         read(event, &HookEnd { stdout: stdout.to_owned(), ..HookEnd::default() })
     }
 
@@ -245,11 +274,14 @@ mod tests {
         for noise in ["loading…\n", "[", "null\n"] {
             for event in [PreToolUse, PermissionRequest, UserPromptSubmit] {
                 let fault = said(event, &format!("{noise}{deny}")).unwrap_err();
-                assert!(fault.contains("one JSON object alone"), "{fault}");
+                let HookFault::NoAnswer(why) = fault else { panic!("{fault:?}") };
+                assert!(why.contains("one JSON object alone"), "{why}");
             }
         }
-        let blank = said(PreToolUse, &format!("{MORE_IS_NOT_READ} x")).unwrap_err();
-        assert!(blank.contains("a megabyte"), "{blank}");
+        for cut in [format!("{MORE_IS_NOT_READ} x"), format!("{{\"a\": {MORE_IS_NOT_READ}")] {
+            let fault = said(PreToolUse, &cut).unwrap_err();
+            assert!(matches!(fault, HookFault::NoAnswer(_)), "{fault:?}");
+        }
     }
 
     #[test]
@@ -288,8 +320,18 @@ mod tests {
 
     #[test]
     fn another_code_is_a_failure() {
-        let end = HookEnd { code: 1, stderr: "oops\n".to_owned(), ..HookEnd::default() };
-        assert_eq!(read(PreToolUse, &end), Err("ended with code 1: oops".to_owned()));
+        let ended = |code: i32| {
+            let end = HookEnd { code, stderr: "oops\n".to_owned(), ..HookEnd::default() };
+            read(PreToolUse, &end).unwrap_err()
+        };
+        for code in [1, 3, 125, 128, 255] {
+            let fault = format!("ended with code {code}: oops");
+            assert_eq!(ended(code), HookFault::SaysNothing(fault));
+        }
+        for code in [126, 127] {
+            let fault = format!("ended with code {code}: oops");
+            assert_eq!(ended(code), HookFault::NoAnswer(fault), "there was no hook to run");
+        }
     }
 
     #[test]
@@ -349,8 +391,9 @@ mod tests {
             "{} {}",
             &format!("{{\"a\":{}", "[".repeat(100_000)),
         ] {
-            let error = said(PreToolUse, stdout).unwrap_err();
-            assert!(error.starts_with("printed JSON that cannot be read"), "{error}");
+            let fault = said(PreToolUse, stdout).unwrap_err();
+            let HookFault::SaysNothing(why) = fault else { panic!("{fault:?}") };
+            assert!(why.starts_with("printed JSON that cannot be read"), "{why}");
         }
     }
 

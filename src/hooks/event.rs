@@ -90,9 +90,19 @@ impl HookEvent {
         matches!(self, Self::PreToolUse | Self::PermissionRequest | Self::UserPromptSubmit)
     }
 
+    /// Whether a hook decides here about a call, in front of it.
+    pub(super) fn decides_on_call(self) -> bool {
+        matches!(self, Self::PreToolUse | Self::PermissionRequest)
+    }
+
     /// Whether plain text on standard output is context for the model.
     pub(super) fn takes_plain_context(self) -> bool {
         matches!(self, Self::UserPromptSubmit | Self::SessionStart)
+    }
+
+    /// Whether a matcher is matched with the names of a tool.
+    pub(super) fn matches_tools(self) -> bool {
+        self.decides_on_call() || matches!(self, Self::PostToolUse | Self::PostToolUseFailure)
     }
 
     /// Whether a matcher has something to match: the tool, or the kind of the event.

@@ -1,14 +1,15 @@
 //! Runs the program of one hook, and writes the line of the log that a run leaves.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, HookAnswer, HookDecision, HookEnd, MORE_IS_NOT_READ};
+use super::answer::{self, HookAnswer, HookDecision, HookEnd, HookFault, MORE_IS_NOT_READ};
+use super::failures::HookFailures;
 use super::settings::{HookSetting, OnError};
 use crate::memory_budget::MemoryBudget;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use crate::processes::{
     Command, CommandOutput, EndCause, Exit, Finished, Limits, ProgramInput, Runner,
 };
 use crate::settings_files::SettingsSnapshot;
+use crate::text::{first_chars, shown_line};
 use crate::workspace::Workspace;
 
 /// The shell of a command line. It reads no start files.
@@ -29,6 +31,9 @@ const MAX_ANSWER_CHARS: usize = 1 << 20;
 /// A hook that prints more than this is ended. Up to it, what it prints beyond its answer is
 /// thrown away, so that a talkative hook can still say no with its exit code.
 const MAX_OUTPUT_BYTES: u64 = 32 << 20;
+
+/// The characters of a fault in the log.
+const MAX_LOGGED_CHARS: usize = 500;
 
 /// How much of the memory budget the input of a hook takes, by its length: its text, the copy
 /// for this hook, and the message to its supervisor, in which each character may be escaped.
@@ -46,6 +51,8 @@ pub(crate) struct HookPrograms {
     pub(crate) is_sandbox_required: bool,
     /// What hooks are told may be large: a file's contents, the output of a command.
     pub(crate) memory_budget: MemoryBudget,
+    /// How hooks failed last.
+    pub(crate) failures: Arc<HookFailures>,
 }
 
 #[cfg(test)]
@@ -59,6 +66,7 @@ impl HookPrograms {
             workspace_runner: None,
             is_sandbox_required: false,
             memory_budget: MemoryBudget::new(64 << 20),
+            failures: Arc::default(),
         }
     }
 }
@@ -96,8 +104,8 @@ impl HookPrograms {
         workspaces.filter(|_| hook.source.is_workspaces()).unwrap_or(&self.runner)
     }
 
-    /// Runs one hook. Never fails: what goes wrong is a notice, or denies where the operator
-    /// says so.
+    /// Runs one hook. Never fails: what goes wrong is a notice. Where the hook was to decide on a
+    /// call it asks, or does what the operator says.
     pub(super) async fn run(
         &self,
         hook: &HookSetting,
@@ -113,6 +121,7 @@ impl HookPrograms {
         };
         let (answer, fault) = self.judged(hook, label, run);
         log(hook, label, &exit, began.elapsed(), &answer, fault.as_deref());
+        self.failures.note(label, hook, fault.as_deref()).await;
         answer
     }
 
@@ -123,7 +132,7 @@ impl HookPrograms {
                 Ok(answer) => return (answer, None),
                 Err(fault) => fault,
             },
-            Run::Failed(fault) => fault,
+            Run::Failed(fault) => HookFault::NoAnswer(fault),
             Run::NoSandbox => {
                 let fault = "runs only in a sandbox, and there is none";
                 let reason = format!("the hook {label} {fault}");
@@ -135,11 +144,18 @@ impl HookPrograms {
                 return (failed(decision, reason), Some(fault.to_owned()));
             }
         };
+        let is_unanswered = matches!(fault, HookFault::NoAnswer(_));
+        let (HookFault::NoAnswer(fault) | HookFault::SaysNothing(fault)) = fault;
         let notice = format!("the hook {label} {fault}");
-        let decision = if hook.on_error == OnError::Deny && hook.event.is_gate() {
-            HookDecision::Deny(format!("{notice}; it denies what it cannot judge"))
-        } else {
-            HookDecision::None
+        let decision = match hook.on_error {
+            OnError::Deny if hook.event.is_gate() => {
+                HookDecision::Deny(format!("{notice}; it denies what it cannot judge"))
+            }
+            // Nobody knows what it would have denied.
+            OnError::Ask if is_unanswered && hook.event.decides_on_call() => {
+                HookDecision::Ask(notice.clone())
+            }
+            OnError::Ask | OnError::Deny | OnError::Pass => HookDecision::None,
         };
         (failed(decision, notice), Some(fault))
     }
@@ -161,7 +177,10 @@ impl HookPrograms {
             None
         };
         let root = place.workspace.root();
-        let (program, arguments) = program(hook);
+        let Some((program, arguments)) = program(hook, root) else {
+            let fault = format!("could not be started: {PROJECT_DIR} is no text here");
+            return Run::Failed(fault);
+        };
         let command = Command {
             program,
             arguments,
@@ -171,7 +190,7 @@ impl HookPrograms {
         };
         let input = ProgramInput {
             stdin: input.to_owned(),
-            variables: vec![("CLAUDE_PROJECT_DIR".into(), OsString::from(root))],
+            variables: vec![(PROJECT_DIR.into(), OsString::from(root))],
         };
         let limits =
             Limits { time: Some(hook.timeout), output: MAX_OUTPUT_BYTES, shown: MAX_ANSWER_CHARS };
@@ -186,38 +205,44 @@ fn failed(decision: HookDecision, notice: String) -> HookAnswer {
     HookAnswer { decision, notice: Some(notice), ..HookAnswer::default() }
 }
 
-/// A line for bash, or with arguments a program of its own.
-fn program(hook: &HookSetting) -> (PathBuf, Vec<String>) {
-    if let Some(arguments) = &hook.args {
-        return (hook.command.clone().into(), arguments.clone());
-    }
-    let line = ["--noprofile", "--norc", "-c", &hook.command];
-    (SHELL.into(), line.map(str::to_owned).to_vec())
+/// The variable that holds the workspace.
+const PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
+
+/// A line for bash, or with arguments a program of its own, in whose texts the workspace stands for
+/// its placeholder: no shell puts it there. `None`: the path of the workspace is no text.
+fn program(hook: &HookSetting, root: &Path) -> Option<(PathBuf, Vec<String>)> {
+    let Some(arguments) = &hook.args else {
+        let line = ["--noprofile", "--norc", "-c", &hook.command];
+        return Some((SHELL.into(), line.map(str::to_owned).to_vec()));
+    };
+    let placeholder = format!("${{{PROJECT_DIR}}}");
+    let filled = |text: &String| {
+        if !text.contains(&placeholder) {
+            return Some(text.clone());
+        }
+        Some(text.replace(&placeholder, root.to_str()?))
+    };
+    let arguments = arguments.iter().map(filled).collect::<Option<Vec<_>>>()?;
+    Some((filled(&hook.command)?.into(), arguments))
 }
 
 fn ended(finished: &Finished, timeout: Duration) -> Run {
-    let code = match (finished.cause, finished.exit) {
-        (EndCause::ItsOwn, Some(Exit::Code(code))) => code,
-        (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
-            return Run::Failed(format!("was ended by signal {signal}"));
-        }
-        (EndCause::ItsOwn, None) => return Run::Failed("ended unobserved".to_owned()),
-        (EndCause::TimedOut, _) => {
-            return Run::Failed(format!("took longer than {timeout:?} and was ended"));
-        }
-        (EndCause::Cancelled | EndCause::Stopped, _) => {
-            return Run::Failed("was cancelled with the turn".to_owned());
-        }
-        (EndCause::TooMuchOutput, _) => {
-            return Run::Failed("printed without end and was ended".to_owned());
-        }
-        (EndCause::TooManyProcesses, _) => {
-            return Run::Failed("started too many processes and was ended".to_owned());
-        }
-    };
     let text = |output: &CommandOutput| output.render(MAX_ANSWER_CHARS, MORE_IS_NOT_READ);
     let (stdout, stderr) = (text(&finished.output), text(&finished.errors));
-    Run::Ended(HookEnd { code, stdout, stderr })
+    let fault = match (finished.cause, finished.exit) {
+        (EndCause::ItsOwn, Some(Exit::Code(code))) => {
+            return Run::Ended(HookEnd { code, stdout, stderr });
+        }
+        (EndCause::ItsOwn, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
+        (EndCause::ItsOwn, None) => "ended unobserved".to_owned(),
+        (EndCause::TimedOut, _) => format!("took longer than {timeout:?} and was ended"),
+        (EndCause::Cancelled | EndCause::Stopped, _) => "was cancelled with the turn".to_owned(),
+        (EndCause::TooMuchOutput, _) => "printed without end and was ended".to_owned(),
+        (EndCause::TooManyProcesses, _) => "started too many processes and was ended".to_owned(),
+    };
+    // A flood says nothing.
+    let said = if finished.cause == EndCause::TooMuchOutput { "" } else { &stderr };
+    Run::Failed(answer::with_last_words(fault, said))
 }
 
 /// One line for each run. It says what was decided, and nothing of what the hook was told.
@@ -235,8 +260,9 @@ fn log(
     match fault {
         None => tracing::info!(hook = label, event, exit, duration_ms, decided, "hook ran"),
         Some(fault) => {
-            // What it printed may hold anything; the first line says enough.
-            let fault = fault.lines().next().unwrap_or_default();
+            // What it said last says why, and may be long.
+            let fault = shown_line(fault);
+            let fault = first_chars(&fault, MAX_LOGGED_CHARS);
             tracing::warn!(hook = label, event, exit, duration_ms, decided, fault, "hook failed");
         }
     }

@@ -1,10 +1,20 @@
 //! Matches the names that a hook is for: all, a list of names, or a pattern.
+//!
+//! The syntax is that of the public protocol, whose patterns are JavaScript's. A matcher that could
+//! be read and would never match is an error: a hook that was to deny something must not fail open.
 
-use regex::Regex;
+use fancy_regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 /// A longer one is no list of tools, but may take long to compile.
 const MAX_CHARS: usize = 1000;
+
+/// The steps that a pattern with look-around may take over one name. A name has some dozen letters;
+/// a pattern that needs more steps is nested without end.
+const MAX_STEPS: usize = 100_000;
+
+/// The most memory of one compiled part of a pattern: hundreds of times what names need.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Which names a hook is for.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,22 +30,34 @@ enum MatcherKind {
     #[default]
     All,
     Names(Vec<String>),
-    /// Of the whole name.
+    /// Found anywhere in the name.
     Pattern(Regex),
 }
 
 impl HookMatcher {
-    /// Whether one of the names (a tool's own and its aliases) is matched.
+    /// Whether one of the names is matched: a tool's own, which is the first, and its aliases.
     pub(super) fn matches(&self, names: &[&str]) -> bool {
         match &self.kind {
             MatcherKind::All => true,
             MatcherKind::Names(known) => names.iter().any(|name| known.iter().any(|it| it == name)),
-            MatcherKind::Pattern(pattern) => names.iter().any(|name| pattern.is_match(name)),
+            // A pattern is about the tool's own name: `^(?!Bash)` would else find an alias of Bash.
+            // One that runs into its limit may be one that matches, so the hook runs.
+            MatcherKind::Pattern(pattern) => {
+                names.first().is_some_and(|name| pattern.is_match(*name).unwrap_or(true))
+            }
         }
     }
 
     pub(super) fn is_all(&self) -> bool {
         matches!(self.kind, MatcherKind::All)
+    }
+
+    /// The listed names; none for all and for a pattern.
+    pub(super) fn names(&self) -> &[String] {
+        match &self.kind {
+            MatcherKind::Names(names) => names,
+            MatcherKind::All | MatcherKind::Pattern(_) => &[],
+        }
     }
 
     /// The text as it was written; `*` for all.
@@ -53,33 +75,70 @@ impl TryFrom<String> for HookMatcher {
         }
         let kind = match text.trim() {
             "" | "*" => MatcherKind::All,
-            plain if plain.split('|').all(is_name) => {
-                MatcherKind::Names(plain.split('|').map(|name| name.trim().to_owned()).collect())
-            }
-            pattern => MatcherKind::Pattern(whole(pattern)?),
+            list if list.chars().all(is_of_a_list) => MatcherKind::Names(names(list)?),
+            pattern => MatcherKind::Pattern(compiled(pattern)?),
         };
         Ok(Self { text, kind })
     }
 }
 
-/// A name that means nothing but itself.
-fn is_name(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');
-    let text = text.trim();
-    !text.is_empty() && text.bytes().all(is_plain)
+/// What names and the list of them are made of.
+fn is_of_a_list(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '|' | ',') || c.is_whitespace()
 }
 
-fn whole(pattern: &str) -> Result<Regex, String> {
-    let compiled = |pattern: &str| {
-        Regex::new(pattern).map_err(|error| {
-            let why = error.to_string();
-            let why = why.lines().last().unwrap_or_default().trim();
-            format!("the matcher {pattern:?} does not compile: {why}")
-        })
-    };
-    // As it stands: the anchors' brackets could close one that is open in it.
-    compiled(pattern)?;
-    compiled(&format!(r"\A(?:{pattern})\z"))
+/// The names of a list. Nothing between two separators is no name.
+fn names(list: &str) -> Result<Vec<String>, String> {
+    let parts = list.split(['|', ',']).map(str::trim);
+    let names: Vec<String> = parts.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if names.is_empty() {
+        return Err(format!("the matcher {list:?} names nothing; write * for everything"));
+    }
+    if let Some(name) = names.iter().find(|name| name.contains(char::is_whitespace)) {
+        return Err(format!(
+            "the matcher {list:?}: nothing is called {name:?}; write | or a comma between names"
+        ));
+    }
+    Ok(names)
+}
+
+fn compiled(pattern: &str) -> Result<Regex, String> {
+    if has_list_separator(pattern) {
+        return Err(format!(
+            "the matcher {pattern:?} is a pattern, because it is more than names, and no name has \
+             a comma or a blank; write | between the parts of a pattern"
+        ));
+    }
+    let compiled = RegexBuilder::new(pattern)
+        .backtrack_limit(MAX_STEPS)
+        .delegate_size_limit(MAX_COMPILED_BYTES)
+        .build();
+    compiled.map_err(|error| {
+        let why = error.to_string();
+        let why = why.lines().last().unwrap_or_default().trim();
+        format!("the matcher {pattern:?} does not compile: {why}")
+    })
+}
+
+/// Whether the pattern wants a comma or a blank in a name. Those of `{1,2}` and in classes mean
+/// something else.
+fn has_list_separator(pattern: &str) -> bool {
+    let mut is_in_class = false;
+    let mut is_in_braces = false;
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => drop(letters.next()),
+            '[' => is_in_class = true,
+            ']' => is_in_class = false,
+            '{' => is_in_braces = !is_in_class,
+            '}' => is_in_braces = false,
+            ',' if !is_in_class && !is_in_braces => return true,
+            blank if blank.is_whitespace() && !is_in_class => return true,
+            _ => {}
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -94,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_empty_one_and_a_star_match_everything() {
-        for all in ["", "*", "  "] {
+        for all in ["", "*", "  ", " * "] {
             check(all, &["Bash"], true);
         }
     }
@@ -103,21 +162,58 @@ mod tests {
     fn plain_names_are_compared_whole_and_by_alias() {
         check("Bash", &["Bash", "shell"], true);
         check("shell", &["Bash", "shell"], true);
-        check("Edit|Write", &["Write"], true);
-        check("Edit | Write", &["Write"], true);
+        for list in ["Edit|Write", "Edit | Write", "Edit, Write", "Edit,Write", "Edit,\tWrite|Read"]
+        {
+            check(list, &["Edit"], true);
+            check(list, &["Write", "write_file"], true);
+            check(list, &["NotebookEdit"], false);
+            check(list, &["Bash"], false);
+        }
+        for list in ["Edit,", "|Edit", "Edit||Write", " Edit ,, "] {
+            check(list, &["Edit"], true);
+            check(list, &["Bash"], false);
+        }
         check("Bas", &["Bash"], false);
         check("bash", &["Bash"], false);
-        check("Edit|Write", &["NotebookEdit"], false);
+        check("mcp__git", &["mcp__git__log"], false);
     }
 
     #[test]
-    fn a_pattern_matches_the_whole_name() {
+    fn a_pattern_is_found_anywhere_in_the_name() {
         check("mcp__.*", &["mcp__git__log"], true);
         check("Not.*|Edit", &["NotebookEdit"], true);
-        check("Edit|Wr.te", &["NotebookEdit"], false);
-        check("(?i)bash", &["Bash"], true);
+        check("^Notebook", &["NotebookEdit"], true);
+        check("^Notebook", &["MyNotebook"], false);
+        check("Ba.", &["Bash"], true);
+        check("Edit$", &["NotebookEdit"], true);
+        check("Edit$", &["Edited"], false);
         check("^Bash$", &["Bash"], true);
-        check("Bas.", &["Bash\nRead"], false);
+        check("^Bash$", &["Bash\n"], false);
+        check("(?i)bash", &["Bash"], true);
+        check("ook[A-Z]", &["NotebookEdit"], true);
+        check("o{2}k", &["NotebookEdit"], true);
+        check("^(Edit|Write)$", &["Write"], true);
+    }
+
+    #[test]
+    fn patterns_look_around() {
+        check("^(?!mcp__).*$", &["Bash"], true);
+        check("^(?!Bash).*$", &["Bash", "shell"], false);
+        check("^(?!mcp__).*$", &["mcp__git__log"], false);
+        check("(?<!Notebook)Edit", &["Edit"], true);
+        check("(?<!Notebook)Edit", &["NotebookEdit"], false);
+        check("^mcp__(?!git__)", &["mcp__fs__read"], true);
+        check("(?=.*delete)^mcp__", &["mcp__db__delete_row"], true);
+        check(r"^(?<a>\w)\k<a>", &["aab"], true);
+    }
+
+    #[test]
+    fn a_pattern_that_takes_too_long_counts_as_matching() {
+        let endless = "^(?!x)(?:(?:a|aa|a(?=a))+)+$(?<=b)";
+        check(endless, &["a".repeat(60).as_str()], true);
+        check(endless, &["x"], false);
+        // Without look-around it is linear, and so is known.
+        check("^(a+)+$", &[("a".repeat(60) + "b").as_str()], false);
     }
 
     #[test]
@@ -125,7 +221,37 @@ mod tests {
         let error = |text: &str| HookMatcher::try_from(text.to_owned()).unwrap_err();
         assert!(error("Bash(").starts_with("the matcher \"Bash(\" does not compile: "));
         assert!(error("a)|(b").contains("does not compile"));
+        assert!(error("*Edit").contains("does not compile"));
+        assert!(error("[z-a]").contains("does not compile"));
+        assert!(error("(?!").contains("does not compile"));
         assert!(error(&"a".repeat(1001)).contains("at most 1000"));
-        assert!(error(".{1000}{1000}{1000}").contains("does not compile"));
+        assert!(error("(?:a{1000}){1000}").contains("does not compile"));
+        assert!(error("(?=a)(?:a{1000}){1000}b").contains("does not compile"));
+    }
+
+    #[test]
+    fn what_could_never_match_is_an_error() {
+        let error = |text: &str| HookMatcher::try_from(text.to_owned()).unwrap_err();
+        assert!(error("Edit Write").contains("nothing is called"));
+        assert!(error(" , | ").contains("names nothing"));
+        assert!(error("Edit, mcp__.*").contains("write | between"));
+        assert!(error("^Edit, ^Write").contains("write | between"));
+        assert!(error("mcp__.* Bash").contains("write | between"));
+        for fine in ["a{1,2}", "[, ]x|Edit", r"\,|Edit.", "mcp__.*|Bash"] {
+            assert!(HookMatcher::try_from(fine.to_owned()).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn deep_patterns_are_an_error_or_quick() {
+        for piece in ["(", "(?=", "(?:", "((a|", "[", "(?<!", "a{9}"] {
+            let open = piece.repeat(999 / piece.len());
+            let closed = format!("{}a{}", piece.repeat(100), ")".repeat(100));
+            for pattern in [open, closed] {
+                if let Ok(matcher) = HookMatcher::try_from(pattern) {
+                    matcher.matches(&["Bash"]);
+                }
+            }
+        }
     }
 }

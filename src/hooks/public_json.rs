@@ -94,8 +94,8 @@ impl ReadHooks {
         self.unknown(place, hook, &["type", "command", "args", "timeout"]);
         let command = text(place, hook, "command")?;
         let command = command.ok_or_else(|| format!("{place}.command: is missing"))?;
-        let args =
-            hook.get("args").map(|args| texts(&format!("{place}.args"), args)).transpose()?;
+        let args = hook.get("args").filter(|args| !args.is_null());
+        let args = args.map(|args| texts(&format!("{place}.args"), args)).transpose()?;
         let program = (command.to_owned(), args);
         let timeout = timeout(place, hook, "timeout")?;
         self.add(place, event, matcher.clone(), program, timeout, source)
@@ -135,14 +135,14 @@ impl ReadHooks {
         if args.iter().flatten().any(|argument| argument.contains('\0')) {
             return Err(format!("{place}.args: holds a NUL character"));
         }
-        let (source, on_error) = (source.clone(), OnError::Pass);
+        let source = source.clone();
         let setting = HookSetting {
             event,
             matcher,
             command,
             args,
             timeout,
-            on_error,
+            on_error: OnError::default(),
             sandbox: false,
             source,
         };

@@ -17,32 +17,96 @@ pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// One hook.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "WrittenHook")]
 pub(crate) struct HookSetting {
     pub(crate) event: HookEvent,
-    #[serde(default)]
     pub(crate) matcher: HookMatcher,
     /// A line for bash, or with `args` a program.
-    #[serde(deserialize_with = "command")]
     pub(crate) command: String,
     pub(crate) args: Option<Vec<String>>,
-    #[serde(default = "default_timeout", deserialize_with = "timeout")]
     pub(crate) timeout: Duration,
-    #[serde(default)]
     pub(crate) on_error: OnError,
     /// Whether it runs in the sandbox. The hooks of a workspace always do.
-    #[serde(default)]
     pub(crate) sandbox: bool,
-    #[serde(skip)]
     pub(crate) source: HookSource,
+}
+
+/// One hook as it is written in TOML.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHook {
+    event: HookEvent,
+    #[serde(default)]
+    matcher: HookMatcher,
+    command: WrittenCommand,
+    args: Option<Vec<String>>,
+    #[serde(default = "default_timeout", deserialize_with = "timeout")]
+    timeout: Duration,
+    #[serde(default)]
+    on_error: OnError,
+    #[serde(default)]
+    sandbox: bool,
+}
+
+/// A text, or a program with its arguments as a list.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write a text, or a list of texts")]
+enum TextOrList {
+    Text(String),
+    List(Vec<String>),
+}
+
+/// The text, or the first of the list with the others behind it.
+#[derive(Deserialize)]
+#[serde(try_from = "TextOrList")]
+struct WrittenCommand {
+    command: String,
+    args: Option<Vec<String>>,
+}
+
+impl TryFrom<TextOrList> for WrittenCommand {
+    type Error = String;
+
+    fn try_from(written: TextOrList) -> Result<Self, String> {
+        let (command, args) = match written {
+            TextOrList::Text(command) => (command, None),
+            TextOrList::List(words) => {
+                let mut words = words.into_iter();
+                (words.next().unwrap_or_default(), Some(words.collect()))
+            }
+        };
+        Ok(Self { command: checked_command(command)?, args })
+    }
+}
+
+impl TryFrom<WrittenHook> for HookSetting {
+    type Error = String;
+
+    fn try_from(written: WrittenHook) -> Result<Self, String> {
+        let WrittenHook { event, matcher, command, args, timeout, on_error, sandbox } = written;
+        let WrittenCommand { command, args: listed } = command;
+        if listed.is_some() && args.is_some() {
+            return Err("args: stand behind the program in the list of command".to_owned());
+        }
+        let args = args.or(listed);
+        if args.iter().flatten().any(|argument| argument.contains('\0')) {
+            return Err("args: a program cannot be given a NUL character".to_owned());
+        }
+        let source = HookSource::default();
+        Ok(Self { event, matcher, command, args, timeout, on_error, sandbox, source })
+    }
 }
 
 /// What a hook that fails counts as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnError {
-    /// As one that says nothing.
+    /// One that decides on a call and could not do its work asks a person. Any other says
+    /// nothing, as the public protocol has it.
     #[default]
+    #[serde(skip)]
+    Ask,
+    /// As one that says nothing.
     Pass,
     /// As one that denies.
     Deny,
@@ -70,6 +134,13 @@ impl HookSetting {
     /// Whether it must run in the sandbox.
     pub(crate) fn is_confined(&self) -> bool {
         self.sandbox || self.source.is_workspaces()
+    }
+
+    /// Names in the matcher that no tool has.
+    pub(super) fn unknown_tools(&self, tools: &[&str]) -> impl Iterator<Item = &str> {
+        let names = if self.event.matches_tools() { self.matcher.names() } else { &[] };
+        let is_unknown = |name: &&str| !tools.contains(name) && !name.starts_with("mcp__");
+        names.iter().map(String::as_str).filter(is_unknown)
     }
 
     /// What of the setting has no effect.
@@ -124,10 +195,6 @@ fn default_timeout() -> Duration {
     TIMEOUT
 }
 
-fn command<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    checked_command(String::deserialize(from)?).map_err(serde::de::Error::custom)
-}
-
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let time = crate::units::duration::deserialize(from)?;
     checked_timeout(time).map_err(serde::de::Error::custom)
@@ -146,9 +213,30 @@ mod tests {
         let hook = read("event = \"PreToolUse\"\ncommand = \"true\"").unwrap();
 
         assert_eq!(hook.timeout, Duration::from_secs(60));
-        assert_eq!(hook.on_error, OnError::Pass);
+        assert_eq!(hook.on_error, OnError::Ask);
         assert_eq!(hook.to_string(), "PreToolUse *");
         assert!(!hook.is_confined() && hook.matcher.is_all() && hook.args.is_none());
+    }
+
+    #[test]
+    fn a_list_is_a_program_with_its_arguments() {
+        let hook = read("event = \"Stop\"\ncommand = [\"/bin/check\", \"-v\", \"a b\"]").unwrap();
+        assert_eq!(hook.command, "/bin/check");
+        assert_eq!(hook.args, Some(vec!["-v".to_owned(), "a b".to_owned()]));
+        let alone = read("event = \"Stop\"\ncommand = [\"/bin/check\"]").unwrap();
+        assert_eq!(alone.args, Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_name_that_no_tool_has_is_told() {
+        let unknown = |event: &str, matcher: &str| {
+            let text = format!("event = {event:?}\ncommand = \"a\"\nmatcher = {matcher:?}");
+            let hook = read(&text).unwrap();
+            hook.unknown_tools(&["Bash", "shell", "Edit"]).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(unknown("PreToolUse", "Bash|Bsh, edit,mcp__x__y"), "Bsh edit");
+        assert_eq!(unknown("PreToolUse", "B.h"), "");
+        assert_eq!(unknown("SubagentStop", "Explore"), "");
     }
 
     #[test]
@@ -172,6 +260,11 @@ mod tests {
         assert!(error("command = \"a\"\ntimeout = \"25h\"").contains("more than a day"));
         assert!(error("command = \"a\"\nmatcher = \"(\"").contains("does not compile"));
         assert!(error("command = \"a\"\non_error = \"ask\"").contains("ask"));
+        assert!(error("command = []").contains("is empty"));
+        assert!(error("command = 5").contains("a list of texts"));
+        assert!(error("command = [\"a\"]\nargs = []").contains("behind the program"));
+        assert!(error("command = \"a\"\nargs = [\"\\u0000\"]").contains("NUL"));
+        assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("nothing is called"));
         assert!(error("").contains("command"));
         let unknown = read("event = \"PreToolUsed\"\ncommand = \"a\"").unwrap_err();
         assert!(unknown.contains("unknown variant `PreToolUsed`"), "{unknown}");

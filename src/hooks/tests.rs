@@ -1,6 +1,7 @@
 //! Runs real programs as hooks, well-behaved ones and others.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -119,39 +120,91 @@ async fn all_hooks_of_an_event_run_at_the_same_time() {
     assert_eq!(ground.file("done"), "ran\nran\n");
 }
 
-/// What goes wrong, and what the person is told of it.
-const BROKEN: [(&str, &str); 10] = [
-    ("command = 'sleep 1000'\ntimeout = '100ms'", "took longer than 100ms and was ended"),
-    ("command = 'trap \"\" TERM; echo {; while :; do :; done'\ntimeout = '100ms'", "took longer"),
-    ("command = 'printf %s \"{\\\"decision\\\": \\\"blo\"'", "printed JSON that cannot be read"),
-    ("command = '''printf \"{\\xff\\xfe\\x00\"'''", "printed JSON that cannot be read"),
-    ("command = 'head -c 300 /dev/urandom | tr -d {; exit 7'", "ended with code 7"),
-    ("command = 'kill -KILL $$'", "was ended by signal 9"),
-    ("command = '/nonexistent/hook'", "ended with code 127"),
-    ("command = '/nonexistent/hook'\nargs = []", "could not be started"),
-    ("command = 'yes'", "printed without end and was ended"),
-    ("command = 'yes >&2'", "printed without end and was ended"),
+/// What goes wrong, what the person is told of it, and whether the hook might have decided else.
+const BROKEN: [(&str, &str, bool); 13] = [
+    (
+        "command = 'echo too slow >&2; sleep 1000'\ntimeout = '100ms'",
+        "took longer than 100ms and was ended: too slow",
+        true,
+    ),
+    (
+        "command = 'trap \"\" TERM; echo {; while :; do :; done'\ntimeout = '100ms'",
+        "took longer",
+        true,
+    ),
+    (
+        "command = 'printf %s \"{\\\"decision\\\": \\\"blo\"'",
+        "printed JSON that cannot be read",
+        false,
+    ),
+    ("command = '''printf \"{\\xff\\xfe\\x00\"'''", "printed JSON that cannot be read", false),
+    ("command = 'head -c 300 /dev/urandom | tr -d {; exit 7'", "ended with code 7", false),
+    ("command = 'echo no key >&2; kill -KILL $$'", "was ended by signal 9: no key", true),
+    ("command = '/nonexistent/hook'", "ended with code 127: ", true),
+    ("command = '/nonexistent/hook'\nargs = []", "could not be started", true),
+    ("command = ['/nonexistent/hook', 'x']", "could not be started", true),
+    ("command = '/etc/passwd'", "ended with code 126: ", true),
+    ("command = '/etc'\nargs = []", "could not be started", true),
+    ("command = 'yes'", "printed without end and was ended", true),
+    ("command = 'yes >&2'", "printed without end and was ended", true),
 ];
 
 #[tokio::test]
-async fn k1_a_broken_hook_blocks_nothing_and_is_told_of() {
-    for (hook, expected) in BROKEN {
+async fn k1_a_broken_hook_asks_where_it_might_have_denied_and_is_told_of() {
+    for (hook, expected, is_unanswered) in BROKEN {
         let outcome = before_call(&[hook]).await;
         let told = outcome.notices.join("\n");
         assert!(
             told.starts_with("the hook hooks[0] ") && told.contains(expected),
             "{hook}: {told}"
         );
-        assert_eq!(
-            outcome,
-            HookOutcome { notices: outcome.notices.clone(), ..HookOutcome::default() }
-        );
+        let decision = if is_unanswered { HookDecision::Ask(told) } else { HookDecision::None };
+        let notices = outcome.notices.clone();
+        assert_eq!(outcome, HookOutcome { decision, notices, ..HookOutcome::default() }, "{hook}");
+    }
+}
+
+#[tokio::test]
+async fn k1_a_hook_that_cannot_start_asks_only_where_it_decides_on_a_call() {
+    let missing = "command = ['/nonexistent/hook']";
+    for event in HookEvent::ALL {
+        let outcome = Ground::new(event, &[missing]).run().await;
+        let asks = matches!(outcome.decision, HookDecision::Ask(_));
+        let decides = matches!(event, HookEvent::PreToolUse | HookEvent::PermissionRequest);
+        assert_eq!(asks, decides, "{event}");
+        assert_eq!(outcome.notices.len(), 1, "{event}");
+    }
+    let passes = before_call(&[&format!("{missing}\non_error = 'pass'")]).await;
+    assert_eq!((passes.decision, passes.notices.len()), (HookDecision::None, 1));
+    let with_others = ["command = 'echo no >&2; exit 2'", missing];
+    assert!(matches!(before_call(&with_others).await.decision, HookDecision::Deny(_)));
+}
+
+#[tokio::test]
+async fn k6_a_program_is_found_by_the_placeholder_of_the_workspace() {
+    for hook in [
+        "command = '${CLAUDE_PROJECT_DIR}/my hooks/deny.sh'\nargs = ['${CLAUDE_PROJECT_DIR}/x', 'a b', '$HOME']",
+        "command = ['${CLAUDE_PROJECT_DIR}/my hooks/deny.sh', '${CLAUDE_PROJECT_DIR}/x', 'a b', '$HOME']",
+    ] {
+        let ground = Ground::new(HookEvent::PreToolUse, &[hook]);
+        let root = ground.directory.path();
+        fs::create_dir(root.join("my hooks")).unwrap();
+        let script = root.join("my hooks/deny.sh");
+        fs::write(&script, "#!/bin/sh\nprintf '%s|' \"$@\" >&2\nexit 2\n").unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let expected = format!("{}/x|a b|$HOME|", root.display());
+        assert_eq!(ground.run().await.decision, HookDecision::Deny(expected));
+        // One whose interpreter is not there cannot start.
+        fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
+        assert!(matches!(ground.run().await.decision, HookDecision::Ask(_)));
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(ground.run().await.decision, HookDecision::Ask(_)));
     }
 }
 
 #[tokio::test]
 async fn k1_a_broken_hook_denies_where_the_operator_says_so() {
-    for (hook, expected) in BROKEN {
+    for (hook, expected, _) in BROKEN {
         let outcome = before_call(&[&format!("{hook}\non_error = 'deny'")]).await;
         let HookDecision::Deny(reason) = &outcome.decision else { panic!("{hook}: {outcome:?}") };
         assert!(reason.contains(expected), "{reason}");
@@ -231,7 +284,7 @@ async fn what_a_hook_is_told_counts_in_the_memory_budget_while_it_runs() {
         assert_eq!(outcome.decision, HookDecision::Deny("no".to_owned()));
     }
     let outcome = ground.run_with(told(2 << 20)).await;
-    assert_eq!(outcome.decision, HookDecision::None);
+    assert!(matches!(outcome.decision, HookDecision::Ask(_)), "{outcome:?}");
     let why = "could not be started: the server's memory for running requests is used up";
     assert!(outcome.notices[0].contains(why), "{outcome:?}");
     ground.settings[0].on_error = super::settings::OnError::Deny;

@@ -61,6 +61,13 @@ fn read(file: &SettingsFile) -> Result<Vec<LabelledHook>, String> {
     Ok(read.settings.into_iter().enumerate().map(label).collect())
 }
 
+/// Why the hooks of the user's settings file cannot be read: at the start somebody reads why.
+pub(crate) fn users_fault(snapshot: &SettingsSnapshot) -> Option<String> {
+    let file = snapshot.files.iter().find(|file| file.scope == SettingsScope::User)?;
+    let fault = read(file).err()?;
+    Some(format!("{}: {fault}", file.path.display()))
+}
+
 /// What of the hooks in a settings file has no effect, or why they cannot be read.
 pub(crate) fn faults_of(file: &SettingsFile) -> Vec<String> {
     let value = file.contents.as_ref().and_then(|contents| contents.hooks.as_ref());

@@ -46,7 +46,10 @@ fn host_of(domain: &str) -> Option<String> {
         return None;
     }
     let url = url::Url::parse(&format!("http://{host}/")).ok()?;
-    url.host_str().filter(|host| !host.ends_with('.')).map(str::to_owned)
+    let is_of_a_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let host = url.host_str().filter(|host| !host.ends_with('.'))?;
+    // A URL may have `a.com,b.com` for a host. No page has, so a rule for it would hold nothing.
+    host.chars().all(is_of_a_name).then(|| host.to_owned())
 }
 
 #[cfg(test)]
@@ -66,8 +69,32 @@ mod tests {
             assert_eq!(host(loopback), "[::1]");
         }
         for wrong in [
-            "", "*", "*.", "a/b", "a:80", "a@b", "a b", "..", "a..b", "a*", "x.*.y", "%41", "[::1",
-            "::1]", "[[::1]]", "[::1]:80", "*.[::1]", "*.::1", "[a.b]",
+            "",
+            "*",
+            "*.",
+            "a/b",
+            "a:80",
+            "a@b",
+            "a b",
+            "..",
+            "a..b",
+            "a*",
+            "x.*.y",
+            "%41",
+            "[::1",
+            "::1]",
+            "[[::1]]",
+            "[::1]:80",
+            "*.[::1]",
+            "*.::1",
+            "[a.b]",
+            "a.com,b.com",
+            "https://a.com",
+            " a.com",
+            "a.com;b.com",
+            "domain:a.com",
+            "a.com|b.com",
+            "*.*.com",
         ] {
             assert_eq!(host(wrong), "", "{wrong}");
         }

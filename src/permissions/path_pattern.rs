@@ -1,5 +1,7 @@
 //! Matches paths by the pattern of a rule, in the syntax of ignore files.
 
+mod spelling;
+
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -59,6 +61,26 @@ pub(super) enum PatternError {
     ForeignHome,
     #[error("a pattern has no control characters")]
     Control,
+    #[error("a [ is never closed; write \\[ for the character itself")]
+    UnclosedClass,
+    #[error("between [ and ] stand single characters and ranges: no /, no backslash, no [:name:]")]
+    Class,
+    #[error("{{}} stands for no name; write {{a,b}}, or \\{{ for the character itself")]
+    NoAlternative,
+    #[error(
+        "a backslash stands only before a character that means something else, such as \\*; names are separated by /"
+    )]
+    Backslash,
+    #[error("a path has no empty name and no \".\" in it; leave it out")]
+    Name,
+    #[error(
+        "variables are not replaced; write ~/ for the home directory and // for the root, or \\$ for the character itself"
+    )]
+    Variable,
+    #[error("this is no path of this system; write // and the path from the root")]
+    Foreign,
+    #[error("a pattern does not begin with a blank")]
+    Blank,
     #[error("{0}")]
     Syntax(String),
 }
@@ -79,10 +101,12 @@ impl PathPattern {
         if pattern.split('/').any(|name| name == "..") {
             return Err(PatternError::Parent);
         }
+        spelling::check_beginning(pattern)?;
         let (anchor, written) = anchored(pattern)?;
         if written.trim_matches('/').is_empty() {
             return Err(PatternError::Empty);
         }
+        spelling::check(written)?;
         let matcher = matcher([line(&anchor, written).as_str()]);
         let matcher = matcher.map_err(|error| PatternError::Syntax(error.to_string()))?;
         Ok(Self { anchor, matcher, written: written.to_owned(), is_exact: false })
@@ -277,6 +301,9 @@ mod tests {
         assert!(error("a/../b").contains("\"..\""));
         assert!(error("~root/x").contains("~/"));
         assert!(error("a\nb").contains("control"));
+        assert!(error("src/[a").contains("never closed") && error("//x/{a").contains("unclosed"));
+        assert!(error("[z-a]").contains("range") && error("~/a//b").contains("no empty name"));
+        assert!(error("a}").contains("unopened"));
     }
 
     #[test]

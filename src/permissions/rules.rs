@@ -1,5 +1,7 @@
 //! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
 
+mod slips;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -384,6 +386,9 @@ impl Rule {
             return Err(RuleError::TooLong { list, length });
         }
         let (written, origin) = (rule.to_owned(), RuleOrigin::new(list, rule));
+        if let Some(reason) = slips::find(rule, known) {
+            return Err(RuleError::Pattern { list, rule: written, reason: reason.to_owned() });
+        }
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
         let allows = matches!(list, "allow" | "allowed_tools");
         if let Some(parsed) = McpRule::parse(name, allows) {
@@ -753,6 +758,18 @@ mod tests {
             "Read(a",
             "Edit(../a)",
             "Read(~root/x)",
+            "Bash(git reset:* --hard)",
+            "Bash(git push *), Read(a)",
+            "Bash(a\u{1b}b)",
+            "Read(src/[a)",
+            "Edit(src/{a,b)",
+            "Edit(C:\\Users\\x)",
+            "Read(src\\main.rs)",
+            "Read([z-a])",
+            "Read($HOME/.ssh/**)",
+            "Read(file:///etc/passwd)",
+            "Read( private/**)",
+            "Read(a//b)",
         ]
         .map(|rule| deny(rule).unwrap_err().to_string());
 
@@ -769,6 +786,18 @@ mod tests {
         permissions.deny: "Read(a" is no rule; write a tool's name, such as "Read", with or without a specifier, such as "Read(src/**)" or "Bash(npm test)"
         permissions.deny: "Edit(../a)": a pattern has no ".."; write the path that is meant
         permissions.deny: "Read(~root/x)": the only home a pattern can name is the server's own: ~/
+        permissions.deny: "Bash(git reset:* --hard)": `:*` stands for any arguments at the end alone; write ` *` there, or `:\*` for the characters themselves
+        permissions.deny: "Bash(git push *), Read(a)": these are two rules; write each as a text of its own
+        permissions.deny: "Bash(a\u{1b}b)": a rule has no control characters
+        permissions.deny: "Read(src/[a)": a [ is never closed; write \[ for the character itself
+        permissions.deny: "Edit(src/{a,b)": error parsing glob 'src/{a,b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+        permissions.deny: "Edit(C:\\Users\\x)": this is no path of this system; write // and the path from the root
+        permissions.deny: "Read(src\\main.rs)": a backslash stands only before a character that means something else, such as \*; names are separated by /
+        permissions.deny: "Read([z-a])": error parsing glob '[z-a]': invalid range; 'z' > 'a'
+        permissions.deny: "Read($HOME/.ssh/**)": variables are not replaced; write ~/ for the home directory and // for the root, or \$ for the character itself
+        permissions.deny: "Read(file:///etc/passwd)": this is no path of this system; write // and the path from the root
+        permissions.deny: "Read( private/**)": a pattern does not begin with a blank
+        permissions.deny: "Read(a//b)": a path has no empty name and no "." in it; leave it out
         "#);
     }
 }

@@ -92,7 +92,11 @@ pub(super) fn name_pattern(specifier: &str) -> Result<String, String> {
     if specifier.trim().is_empty() || specifier.chars().any(char::is_control) {
         return Err("write a name in the parentheses".to_owned());
     }
-    Ok(specifier.strip_prefix('/').unwrap_or(specifier).to_owned())
+    if specifier.contains(',') {
+        return Err("one name stands in the parentheses; write a rule for each".to_owned());
+    }
+    let name = specifier.trim();
+    Ok(name.strip_prefix('/').unwrap_or(name).to_owned())
 }
 
 #[cfg(test)]
@@ -129,6 +133,8 @@ mod tests {
             assert_eq!(check(tool, Some(specifier)), Ok(()), "{tool}");
         }
         assert!(check("Workflow", Some(" ")).is_err());
+        assert!(check("Workflow", Some("a, b")).unwrap_err().contains("a rule for each"));
+        assert_eq!(name_pattern(" /review "), Ok("review".to_owned()));
         assert!(check("NotebookRead", Some("../x")).is_err());
         assert_eq!(check("TodoRead", Some("x")), Err("takes none".to_owned()));
     }

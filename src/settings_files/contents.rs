@@ -1,8 +1,12 @@
 //! Parses a settings file in the public JSON format. Keeps what has an effect here, and names the
 //! rest.
 
+mod misspelt;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
+
+use self::misspelt::{Level, Slip};
 
 /// More rules than anyone writes by hand.
 const MAX_RULES: usize = 1000;
@@ -77,8 +81,11 @@ struct WrittenPermissions {
 impl SettingsContents {
     /// The error follows the name of the file, and names the line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        // Some editors write a byte order mark, which is no part of the JSON.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let written: Written = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let Written { permissions, hooks, env, allowed_tools, disabled_tools, rest } = written;
+        misspelt::check(&rest, Level::Top).map_err(|slip| located(text, slip))?;
         let mut contents = Self { hooks, ..Self::default() };
         contents.note(&rest, "");
         contents.set_env(env);
@@ -87,6 +94,8 @@ impl SettingsContents {
             texts.map(|rule| WrittenRule { line: line_of(text, &rule), text: rule }).collect()
         };
         if let Some(permissions) = permissions {
+            let slip = misspelt::check(&permissions.rest, Level::Permissions);
+            slip.map_err(|slip| located(text, slip))?;
             contents.note(&permissions.rest, "permissions.");
             contents.allow = rules([permissions.allow, permissions.allowed_tools, allowed_tools]);
             contents.ask = rules([permissions.ask, None, None]);
@@ -165,6 +174,11 @@ fn in_line(error: &serde_json::Error) -> String {
     format!("line {}: {reason}", error.line().max(1))
 }
 
+fn located(text: &str, slip: Slip) -> String {
+    let Slip { key, reason } = slip;
+    line_of(text, &key).map_or_else(|| reason.clone(), |line| format!("line {line}: {reason}"))
+}
+
 /// The line in which the text stands as a string, if it needs no unusual escapes.
 fn line_of(text: &str, rule: &str) -> Option<usize> {
     let at = text.find(&Value::from(rule).to_string())?;
@@ -226,6 +240,12 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_is_no_part_of_the_text() {
+        let contents = SettingsContents::parse("\u{feff}{\"permissions\": {\"deny\": [\"Bash\"]}}");
+        assert_eq!(texts(&contents.unwrap().deny), ["Bash"]);
+    }
+
+    #[test]
     fn a_file_that_holds_no_rules_says_so_with_its_line() {
         assert_snapshot!(error(""), @"line 1: EOF while parsing a value");
         assert_snapshot!(error("[]"), @"line 1: invalid type: sequence, expected struct Written");
@@ -234,6 +254,10 @@ mod tests {
         assert_snapshot!(error("{\"permissions\": {\"deny\": [1]}}"), @"line 1: invalid type: integer `1`, expected a string");
         assert_snapshot!(error("{\"permissions\": {\"deny\": [\"Read\"],\n\"deny\": []}}"), @"line 2: duplicate field `deny`");
         assert_snapshot!(error("{\"permissions\": {}, \"permissions\": {}}"), @"line 1: duplicate field `permissions`");
+        assert_snapshot!(error("{\"permissions\": {},\n\"permission\": {}}"), @r#"line 2: there is no "permission"; "permissions" is meant"#);
+        assert_snapshot!(error("{\"permissions\": {\n\"denied\": []}}"), @r#"line 2: there is no "denied" in permissions; "deny" is meant"#);
+        assert_snapshot!(error("{\"deny\": [\"Bash\"]}"), @r#"line 1: "deny" stands in permissions"#);
+        assert_snapshot!(error("// rules\n{}"), @"line 1: expected value");
         assert_snapshot!(error("{\"a\": \"\\ud800\"}"), @"line 1: unexpected end of hex escape");
         assert!(error(&format!("{{\"a\": {}", "[".repeat(100_000))).contains("recursion limit"));
         let many = vec!["Read"; MAX_RULES + 1];

@@ -1,7 +1,7 @@
 //! Opens settings files: the user's by its path, a workspace's beneath its root.
 
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::live_file::FileSource;
@@ -21,12 +21,24 @@ pub(super) struct WorkspaceSource<'a> {
 }
 
 impl FileSource for UserSource<'_> {
+    /// A file counts as missing only where nothing bears its name: a link that leads to nothing, or
+    /// a file in the place of the directory, is one that cannot be read.
     fn version(&self) -> io::Result<FileVersion> {
-        fs::metadata(self.0).map(|metadata| FileVersion::from_metadata(&metadata))
+        let found = fs::metadata(self.0).map(|metadata| FileVersion::from_metadata(&metadata));
+        match found {
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_missing(self.0) => {
+                Err(ErrorKind::Other.into())
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Err(ErrorKind::Other.into()),
+            found => found,
+        }
     }
 
     fn open(&self) -> Result<File, String> {
-        named_file::open(self.0).map_err(|error| error.to_string())
+        named_file::open(self.0).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => "is a link that leads to nothing".to_owned(),
+            _ => error.to_string(),
+        })
     }
 
     /// As of `toolhand.toml`: who writes it decides what runs without asking.
@@ -35,6 +47,16 @@ impl FileSource for UserSource<'_> {
         ownership.expect_ours_or_roots()?;
         ownership.refuse_other_writers("chmod go-w it")
     }
+}
+
+/// Whether neither the file nor a directory above it is a link that leads to nothing.
+fn is_missing(path: &Path) -> bool {
+    !path.ancestors().any(is_dangling_link)
+}
+
+fn is_dangling_link(path: &Path) -> bool {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    is_link && fs::metadata(path).is_err()
 }
 
 impl WorkspaceSource<'_> {

@@ -138,6 +138,13 @@ fn strange_spellings_are_refused_and_strange_names_are_not() {
     let long = format!("ws/{}", "x/".repeat(3000));
     ground.check_bad(&long);
     assert!(matches!(ground.workspace.resolve(Path::new("a.txt")), Err(ResolveError::BadPath(_))));
+    for name in ["q\0q/../a.txt", "q\u{1}q/../a.txt", "a/q\nq/../../a.txt", "q\u{9f}/../a.txt"] {
+        let path = absolute(&ground.path("ws"), Path::new(name));
+        assert!(
+            matches!(ground.workspace.resolve(&path), Err(ResolveError::BadPath(_))),
+            "{path:?}"
+        );
+    }
     ground.check("ws/$HOME", "ws/$HOME (new)");
     ground.check("ws/%2e%2e/x", "ws/%2e%2e/x (new)");
     ground.check("ws/-rf", "ws/-rf (new)");

@@ -9,7 +9,7 @@ use crate::support::client::{Answer, ask, with};
 use super::door;
 
 /// Some names for each rule, and all names added last.
-const REFUSED: [&str; 20] = [
+const REFUSED: [&str; 24] = [
     "router_settings_override",
     "use_litellm_proxy",
     "specific_deployment",
@@ -30,6 +30,10 @@ const REFUSED: [&str; 20] = [
     "a_token",
     "input_cost_per_token",
     "x_role_arn_y",
+    "mcp_servers",
+    "MCP_Servers",
+    "langfuse_host",
+    "disable_global_guardrails",
 ];
 
 fn told(answer: &Answer) -> (String, String) {
@@ -99,6 +103,97 @@ struct Upload(Vec<Answer>);
 impl Upload {
     fn is_err_or_refused(&self) -> bool {
         self.0.iter().all(|answer| answer.refusal() == (400, "refused_field".to_owned()))
+    }
+}
+
+/// Fields by which a provider acts by itself, or another route is chosen. In `metadata` such words
+/// are the client's own.
+const REFUSED_AT_THE_TOP: [&str; 12] = [
+    "container",
+    "skills",
+    "betas",
+    "Betas",
+    "plugins",
+    "search_parameters",
+    "enable_search",
+    "models",
+    "provider",
+    "logits_processors",
+    "_skip_mcp_handler",
+    "anthropic_beta",
+];
+
+#[tokio::test]
+async fn v10_a_provider_gets_no_leave_to_act_by_itself() {
+    let (upstream, server) = door().await;
+    for field in REFUSED_AT_THE_TOP {
+        let value = json!([{ "type": "url", "url": "http://evil", "name": "evil" }]);
+        let members = json!({ field: value });
+        for (path, body) in [
+            ("/v1/chat/completions", ask("Hi")),
+            ("/v1/embeddings", json!({ "model": "m", "input": "x" })),
+            ("/v1/completions", json!({ "model": "m", "prompt": "x" })),
+        ] {
+            let refused = server.client().post(path, &with(body, members.clone())).await;
+            assert_eq!(refused.refusal(), (400, "refused_field".to_owned()), "{path} {field}");
+            assert_eq!(told(&refused).0, field, "{path}");
+        }
+        assert!(upload(&server, field).await.is_err_or_refused(), "{field}");
+        assert!(upload(&server, &format!("{field}[]")).await.is_err_or_refused(), "{field}");
+    }
+    let posted = upstream.all_requests().into_iter().filter(|it| it.head.method() != "GET");
+    for request in posted {
+        let body = String::from_utf8_lossy(&request.body).to_ascii_lowercase();
+        assert!(!body.contains("evil"), "{body}");
+    }
+
+    let metadata = json!({ "container": "c", "skills": ["s"], "betas": [], "provider": "p" });
+    upstream.round(says("Yes."));
+    let answer = server.client().chat(&with(ask("Hi"), json!({ "metadata": metadata }))).await;
+    assert_eq!(answer.status(), 200, "{}", answer.json());
+}
+
+#[tokio::test]
+async fn v10_what_the_model_is_told_stands_in_the_messages_alone() {
+    let (upstream, server) = door().await;
+    for field in [
+        "context_management",
+        "system",
+        "system_instruction",
+        "instructions",
+        "prompt",
+        "documents",
+        "cached_content",
+        "previous_response_id",
+        "chat_template",
+        "Chat_Template",
+        "instruction_template_str",
+        "transforms",
+        "continue_final_message",
+    ] {
+        let refused = server.client().chat(&with(ask("Hi"), json!({ field: "x" }))).await;
+        assert_eq!(refused.refusal(), (400, "refused_field".to_owned()), "{field}");
+        assert!(told(&refused).1.contains("what the model is told"), "{field}");
+    }
+    let arguments = json!({ "chat_template_kwargs": { "tools": [] } });
+    let refused = server.client().chat(&with(ask("Hi"), arguments)).await;
+    assert_eq!(told(&refused).0, "chat_template_kwargs.tools");
+    assert!(upstream.all_requests().iter().all(|request| request.head.method() == "GET"));
+
+    let passing = json!({
+        "web_search_options": { "search_context_size": "low" },
+        "thinking": { "type": "enabled", "budget_tokens": 1024 },
+        "reasoning_effort": "low",
+        "chat_template_kwargs": { "enable_thinking": false },
+        "guided_json": { "type": "object" },
+        "store": false,
+    });
+    upstream.round(says("Yes."));
+    let answer = server.client().chat(&with(ask("Hi"), passing.clone())).await;
+    assert_eq!(answer.status(), 200, "{}", answer.json());
+    let sent = upstream.request(0).await.json();
+    for (field, value) in passing.as_object().expect("an object") {
+        assert_eq!(&sent[field], value, "{field}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Matches the pattern of a `Bash(…)` rule with the text of a command.
 
+use std::borrow::Cow;
+
 use super::word::Word;
 
 /// `npm *`, `git * main`, `* install`. `*` is any text, `\*` a star. ` *` at the end, or `:*`,
@@ -12,6 +14,8 @@ pub(crate) struct BashPattern {
     without_arguments: Option<Vec<String>>,
     /// Covers a part only as it is written, with nothing that changes what it does.
     is_literal: bool,
+    /// It was written with several blanks in a row, which are one, in the command too.
+    joins_blanks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +24,11 @@ pub(crate) enum BashPatternError {
     Empty,
     #[error("the pattern ends in a single backslash; write `\\\\` for a backslash")]
     Backslash,
+    #[error(
+        "`:*` stands for any arguments at the end alone; write ` *` there, or `:\\*` for the \
+         characters themselves"
+    )]
+    InnerColon,
 }
 
 impl BashPattern {
@@ -30,6 +39,11 @@ impl BashPattern {
         if written.is_empty() {
             return Err(BashPatternError::Empty);
         }
+        if written.contains(":*") {
+            return Err(BashPatternError::InnerColon);
+        }
+        let written = with_single_blanks(written);
+        let joins_blanks = matches!(written, Cow::Owned(_));
         let mut texts = vec![String::new()];
         let mut chars = written.chars();
         while let Some(c) = chars.next() {
@@ -61,7 +75,7 @@ impl BashPattern {
             }
             _ => None,
         };
-        Ok(Self { texts, without_arguments, is_literal: false })
+        Ok(Self { texts, without_arguments, is_literal: false, joins_blanks })
     }
 
     /// Makes it cover a part only as it is written.
@@ -110,9 +124,20 @@ impl BashPattern {
     /// star takes any text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let text = text.trim();
+        let joined = if self.joins_blanks { with_single_blanks(text) } else { Cow::Borrowed(text) };
+        let text: &str = &joined;
         match_texts(&self.texts, text)
             || self.without_arguments.as_ref().is_some_and(|texts| match_texts(texts, text))
     }
+}
+
+/// The text with one blank where it has several: a command's words are compared as they are joined
+/// by single ones. Where quotes or backslashes may hold blanks together, they stay.
+fn with_single_blanks(written: &str) -> Cow<'_, str> {
+    if written.contains(['\'', '"', '\\']) || !written.contains("  ") {
+        return Cow::Borrowed(written);
+    }
+    Cow::Owned(written.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "))
 }
 
 fn match_texts(texts: &[String], text: &str) -> bool {
@@ -177,6 +202,26 @@ mod tests {
         assert_eq!(BashPattern::parse(r"a\"), Err(BashPatternError::Backslash));
         assert_eq!(BashPattern::parse("  "), Err(BashPatternError::Empty));
         assert_eq!(BashPattern::parse(":*"), BashPattern::parse("*"));
+    }
+
+    #[test]
+    fn a_colon_and_a_star_stand_at_the_end_alone() {
+        for inner in ["git reset:* --hard", "npm:**", "git:*:*", "a:* b", "git:*x", ":*:*", "a:* *"]
+        {
+            assert_eq!(BashPattern::parse(inner), Err(BashPatternError::InnerColon), "{inner}");
+        }
+        check(r"git reset:\* --hard", &["git reset:* --hard"], &["git reset HEAD --hard"]);
+        check(
+            "docker pull a:b *",
+            &["docker pull a:b", "docker pull a:b c"],
+            &["docker pull a:bc"],
+        );
+    }
+
+    #[test]
+    fn several_blanks_are_one() {
+        check("git  push   *", &["git push", "git push origin", "git  push"], &["git pushx"]);
+        check("echo 'a  b'", &["echo 'a  b'"], &["echo 'a b'"]);
     }
 
     #[test]

@@ -71,7 +71,7 @@ const KNOWN: [(&str, Shape); 38] = [
 
 /// Refuses denied fields and wrong types. Ranges are left to upstream.
 pub(super) fn check(fields: &Object<'_>, unknown: UnknownFields) -> Result<(), ApiError> {
-    denied_fields::check(fields)?;
+    denied_fields::check_chat(fields)?;
     for (name, value) in fields.members() {
         match shape_of(name) {
             Some(shape) => check_shape(name, value, shape)?,

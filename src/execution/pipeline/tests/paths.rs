@@ -70,6 +70,29 @@ async fn t4_a_path_at_fault_is_a_plain_error_in_every_tool() {
 }
 
 #[tokio::test]
+async fn t4_a_control_character_is_refused_also_in_a_name_that_dots_remove() {
+    let ground = Ground::new();
+    for odd in ["q\0q", "q\u{1}q", "q\nq", "q\u{7f}q", "q\u{85}q", "\0", "\u{1b}2J"] {
+        for path in [
+            format!("{odd}/../a.txt"),
+            format!("new/{odd}/../../a.txt"),
+            format!("a.txt/../{odd}/../a.txt"),
+            format!("{odd}/./.././a.txt"),
+            format!("~/{odd}/../a.txt"),
+            format!("/{odd}/../etc/passwd"),
+        ] {
+            let answer = ground.answer_of_all(&path).await;
+            let is_refused = answer.ends_with("contains a control character");
+            assert!(answer.starts_with("Error: ") && is_refused, "{path:?}: {answer}");
+        }
+        for pattern in [format!("{odd}/../*.txt"), format!("~/{odd}/../*")] {
+            let answer = ground.call("Glob", &json!({ "pattern": pattern }).to_string()).await;
+            assert!(answer.ends_with("contains a control character"), "{pattern:?}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_border_is_told_as_one_whatever_the_fault_behind_it() {
     let ground = Ground::new();
     for path in ["/etc/passwd/x", "/proc/self/x", "state", "state/x"] {

@@ -1,0 +1,142 @@
+//! Finds keys that were to be rules or hooks and are misspelt: other unknown keys are other
+//! programs' business, but a deny rule under a name that nobody reads must not pass in silence.
+
+use serde_json::{Map, Value};
+use strsim::damerau_levenshtein;
+
+/// The keys whose loss would switch something off, at the top of the file.
+const AT_TOP: [&str; 4] = ["permissions", "hooks", "allowed_tools", "disabled_tools"];
+
+/// The same in `permissions`.
+const IN_PERMISSIONS: [&str; 6] =
+    ["allow", "ask", "deny", "allowed_tools", "disabled_tools", "additionalDirectories"];
+
+/// Other words for denying, which are no slip of a finger.
+const WORDS_FOR_DENY: [&str; 9] = [
+    "blacklist",
+    "block",
+    "blocked",
+    "denied",
+    "denylist",
+    "disallow",
+    "disallowed",
+    "forbid",
+    "forbidden",
+];
+
+/// The longest distance at which one word is taken for another.
+const MAX_DISTANCE: usize = 2;
+
+/// Where a key stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Top,
+    Permissions,
+}
+
+/// A misspelt key.
+#[derive(Debug)]
+pub(super) struct Slip {
+    pub(super) key: String,
+    pub(super) reason: String,
+}
+
+/// Refuses members that nobody reads and whose names are nearly those of rules or hooks.
+pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), Slip> {
+    for key in unread.keys() {
+        if let Some(reason) = slip(key, level) {
+            return Err(Slip { key: key.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+fn slip(key: &str, level: Level) -> Option<String> {
+    let plain = plain(key);
+    if level == Level::Top && ["allow", "ask", "deny"].contains(&plain.as_str()) {
+        return Some(format!("{key:?} stands in permissions"));
+    }
+    let (place, known): (&str, &[&str]) = match level {
+        Level::Top => ("", &AT_TOP),
+        Level::Permissions => (" in permissions", &IN_PERMISSIONS),
+    };
+    let is_word_for_deny = level == Level::Permissions && WORDS_FOR_DENY.contains(&plain.as_str());
+    let meant = if is_word_for_deny {
+        Some("deny")
+    } else {
+        known.iter().copied().find(|it| is_near(&plain, it, level))
+    };
+    meant.map(|meant| format!("there is no {key:?}{place}; {meant:?} is meant"))
+}
+
+/// Short words differ by little, so less is let through for them: `tools` is no `hooks`.
+fn is_near(plain_key: &str, known: &str, level: Level) -> bool {
+    let known = plain(known);
+    let most = match (known.len(), level) {
+        (..=3, _) | (..=5, Level::Top) => 1,
+        _ => MAX_DISTANCE,
+    };
+    damerau_levenshtein(plain_key, &known) <= most
+}
+
+/// Without what differs between the ways to join words.
+fn plain(key: &str) -> String {
+    key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_told_with_the_word_that_is_meant() {
+        for (level, key, meant) in [
+            (Level::Top, "permission", "\"permissions\" is meant"),
+            (Level::Top, "Permissions", "\"permissions\" is meant"),
+            (Level::Top, "permisions", "\"permissions\" is meant"),
+            (Level::Top, "hook", "\"hooks\" is meant"),
+            (Level::Top, "disabled-tools", "\"disabled_tools\" is meant"),
+            (Level::Top, "Deny", "stands in permissions"),
+            (Level::Top, "ask", "stands in permissions"),
+            (Level::Permissions, "Deny", "\"deny\" is meant"),
+            (Level::Permissions, "denny", "\"deny\" is meant"),
+            (Level::Permissions, "denyed", "\"deny\" is meant"),
+            (Level::Permissions, "deny_", "\"deny\" is meant"),
+            (Level::Permissions, "denied", "\"deny\" is meant"),
+            (Level::Permissions, "disallowed", "\"deny\" is meant"),
+            (Level::Permissions, "asks", "\"ask\" is meant"),
+            (Level::Permissions, "disableTools", "\"disabled_tools\" is meant"),
+        ] {
+            let found = slip(key, level).unwrap_or_default();
+            assert!(found.ends_with(meant), "{key}: {found}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_other_programs_are_no_slips() {
+        for key in [
+            "$schema",
+            "model",
+            "env",
+            "sandbox",
+            "theme",
+            "apiKeyHelper",
+            "statusLine",
+            "outputStyle",
+            "enabledPlugins",
+            "disableAllHooks",
+            "allowManagedHooksOnly",
+            "includeCoAuthoredBy",
+            "cleanupPeriodDays",
+            "mcpServers",
+            "attribution",
+            "tips",
+            "tools",
+        ] {
+            assert_eq!(slip(key, Level::Top), None, "{key}");
+        }
+        for key in ["defaultMode", "disableBypassPermissionsMode", "disableAutoMode", "$comment"] {
+            assert_eq!(slip(key, Level::Permissions), None, "{key}");
+        }
+    }
+}
