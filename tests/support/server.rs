@@ -278,6 +278,12 @@ impl Builder {
         server
     }
 
+    /// The command that starts the server, for a start on a terminal, and the directory that the
+    /// server needs as long as it runs.
+    pub(crate) fn into_command(self) -> (Command, TempDir) {
+        (self.command(), self.home)
+    }
+
     /// Runs a start that should fail: its status, stdout and stderr. A server that starts
     /// all the same is ended.
     pub(crate) fn run(self) -> (ExitStatus, String, String) {
