@@ -177,8 +177,7 @@ async fn p20_nothing_that_a_server_starts_is_in_its_process_group() {
         let script = json!({ "tools": [{
             "name": "do", "description": "Does it.", "inputSchema": { "type": "object" },
         }] });
-        let hook = "[[hooks.PreToolUse]]\nmatcher = \"Bash\"\n\
-                    [[hooks.PreToolUse.hooks]]\ntype = \"command\"\n\
+        let hook = "\n[[hooks]]\nevent = \"PreToolUse\"\nmatcher = \"Bash\"\n\
                     command = \"echo >hooked; read -r word <hook-gate\"\n";
         let arguments = json!(["server.py", script.to_string()]);
         let servers =
