@@ -24,7 +24,7 @@ pub(crate) const HANDED_OVER: &str = "TOOLHAND_SECRETS_FD";
 /// The variables that may stay: those that locate programs and files, and those that
 /// libraries read before `main` or by themselves. Our settings may not stay: a URL may
 /// contain a password.
-const KEPT: [&str; 13] = [
+const KEPT: [&str; 14] = [
     "PATH",
     "HOME",
     "USER",
@@ -38,6 +38,7 @@ const KEPT: [&str; 13] = [
     "LD_PRELOAD",
     "RUST_BACKTRACE",
     "TOKIO_WORKER_THREADS",
+    "MIMALLOC_PURGE_DELAY",
 ];
 
 /// This program, even if its file was replaced or removed since it started.

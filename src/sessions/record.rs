@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::message_json;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
@@ -45,6 +46,7 @@ pub(crate) struct TurnBody {
     pub(crate) session_name: Option<String>,
     /// The instructions that the list began with, as JSON; `None` if they are those of the turn
     /// before, or there were none.
+    #[serde(with = "message_json::list")]
     pub(crate) instructions: Option<Vec<String>>,
     /// The user messages between the last answer and this turn's.
     #[serde(rename = "asked")]
@@ -72,6 +74,7 @@ pub(crate) struct SentMessage {
     pub(crate) words: String,
     /// The JSON that went upstream, with reminders; empty for a reply to a question of ours,
     /// which never goes upstream.
+    #[serde(with = "message_json")]
     pub(crate) sent: String,
 }
 
@@ -119,6 +122,18 @@ pub(crate) fn entries_by_turn(rows: Vec<EntryRow>) -> HashMap<TurnId, Vec<Entry>
         }
     }
     entries
+}
+
+impl TurnBody {
+    /// At most about how many bytes it takes as JSON.
+    pub(crate) fn stored_size(&self) -> usize {
+        /// All but the texts, usually.
+        const REST: usize = 1024;
+        let instructions = self.instructions.iter().flatten().map(String::len);
+        let users = self.user_messages.iter().map(|user| user.sent.len() + 2 * user.words.len());
+        let texts: usize = instructions.chain(users).sum();
+        texts + texts / 16 + REST
+    }
 }
 
 impl TurnRecord {
