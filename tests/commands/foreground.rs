@@ -257,7 +257,7 @@ async fn a_terminal_that_closes_stops_a_server_like_ctrl_c() {
     let started = tokio::task::spawn_blocking(move || fs::read(started));
     watch("the command to run", started).await.expect("no panic").expect("a pipe");
 
-    kill_process(server.pid(), Signal::HUP).expect("our child");
+    server.hang_up();
     server.logged("waiting up to", 1).await;
     fs::write(server.workspace().join("gate"), "you\n").expect("a pipe");
 

@@ -1,7 +1,6 @@
 //! Applies changes within the writer's transaction.
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OptionalExtension as _, ToSql, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, ToSql, params};
 
 use super::super::rows::{
     ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
@@ -101,7 +100,6 @@ impl<'a> Applier<'a> {
 
     fn put_turn(&mut self, row: &TurnRow) -> Result<(), ChangeError> {
         let digests = row.digests.as_ref();
-        let body = body_value(&row.body);
         let params = params![
             row.id.as_str(),
             self.session_seq(&row.session)?,
@@ -114,7 +112,7 @@ impl<'a> Applier<'a> {
             digests.and_then(|digests| digests.head),
             row.request,
             row.idempotency,
-            body,
+            row.body,
         ];
         let insert = "INSERT INTO turns (id, session, parent, status, started_ms, depth, chain, \
                       link, head, request, idempotency, body) \
@@ -127,28 +125,13 @@ impl<'a> Applier<'a> {
         if let Some(seq) = inserted {
             let next_entry = Some(entry_seqs(seq)[0]);
             self.turn = Some(LastTurn { id: row.id.clone(), seq, next_entry });
-            self.write_large("turns", seq, &row.body)?;
             return Ok(());
         }
         let update = "UPDATE turns SET session = ?2, parent = ?3, status = ?4, started_ms = ?5, \
                       depth = ?6, chain = ?7, link = ?8, head = ?9, request = ?10, \
                       idempotency = ?11, body = ?12 WHERE id = ?1";
         self.connection.prepare_cached(update)?.execute(params)?;
-        if is_large(&row.body) {
-            let mut find = self.connection.prepare_cached("SELECT seq FROM turns WHERE id = ?1")?;
-            let seq = find.query_row([row.id.as_str()], |found| found.get(0))?;
-            self.write_large("turns", seq, &row.body)?;
-        }
         Ok(())
-    }
-
-    /// Writes the body of a row that was given [`body_value`], if that left it out.
-    fn write_large(&self, table: &str, seq: i64, body: &[u8]) -> rusqlite::Result<()> {
-        if !is_large(body) {
-            return Ok(());
-        }
-        let mut place = self.connection.blob_open(MAIN_DB, table, "body", seq, false)?;
-        place.write_all_at(body, 0)
     }
 
     /// The number of the new row, or `None` if there is one with this id.
@@ -170,8 +153,7 @@ impl<'a> Applier<'a> {
         let next = known.map_or_else(|| self.next_entry(seq), Ok)?;
         self.connection
             .prepare_cached("INSERT INTO entries (seq, body) VALUES (?1, ?2)")?
-            .execute(params![next, body_value(&row.body)])?;
-        self.write_large("entries", next, &row.body)?;
+            .execute(params![next, row.body])?;
         if let Some(turn) = &mut self.turn {
             turn.next_entry = Some(next + 1);
         }
@@ -233,23 +215,6 @@ impl<'a> Applier<'a> {
             row.decision,
         ])?;
         Ok(())
-    }
-}
-
-/// Bodies from this size on are written into their rows piece by piece. SQLite copies a value
-/// twice on its way, which takes twice the size of a large request.
-const LARGE_BODY: usize = 1 << 20;
-
-fn is_large(body: &[u8]) -> bool {
-    LARGE_BODY <= body.len()
-}
-
-/// The body as a value, or so many zeros in its place.
-fn body_value(body: &[u8]) -> ToSqlOutput<'_> {
-    if is_large(body) {
-        ToSqlOutput::ZeroBlob(body.len() as u64)
-    } else {
-        ToSqlOutput::Borrowed(ValueRef::Blob(body))
     }
 }
 
