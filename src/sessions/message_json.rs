@@ -39,6 +39,7 @@ pub(super) mod list {
 
     use super::{object, text};
 
+    #[expect(clippy::ref_option, reason = "serde hands in a reference to the field")]
     pub(in super::super) fn serialize<S: Serializer>(
         messages: &Option<Vec<String>>,
         to: S,
