@@ -203,6 +203,10 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
+        let giving_memory_back = free_memory::return_while_quiet(
+            || chat.runs.running() == 0,
+            || chat.turns.running.forget_ended(),
+        );
         let (ended, waiting) = session_end::queue();
         let directories = state_dir::sessions(self.state.path());
         let forgetting = remove_forgotten(self.forgotten, ended, (directories, &tasks));
@@ -213,7 +217,7 @@ impl Server {
             () = tasks.end_idle(self.config.sessions.idle) => {}
             () = self.session_end_hooks.run(waiting) => {}
             () = processes::watch_orphans() => {}
-            () = free_memory::return_while_quiet(|| chat.runs.running() == 0) => {}
+            () = giving_memory_back => {}
             () = stopping => {}
             () = revoking => {}
         }

@@ -13,14 +13,21 @@ use tokio::time::sleep;
 const INTERVAL: Duration = Duration::from_secs(15);
 
 /// Returns freed memory now and then, as long as nothing runs. While something runs, the
-/// allocator does it by itself. Never returns.
-pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool) {
+/// allocator does it by itself. `let_go` drops what is kept only for a short while: it is called
+/// when nothing has run for two intervals. Never returns.
+pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl Fn()) {
+    let mut was_quiet = false;
     loop {
         sleep(INTERVAL).await;
-        if is_quiet() {
+        let is_quiet = is_quiet();
+        if is_quiet && was_quiet {
+            let_go();
+        }
+        if is_quiet {
             // It may walk through much memory.
             _ = tokio::task::spawn_blocking(return_all).await;
         }
+        was_quiet = is_quiet;
     }
 }
 

@@ -21,7 +21,7 @@ const SIXTY: usize = 60;
 const MAX_MIB: u64 = 512;
 /// Freed memory is back with the system within this time.
 const QUIET: Duration = Duration::from_secs(60);
-/// What a server may keep of an attack: caches, which are bounded, and half-used pages.
+/// What a server may keep of an attack: bounded caches, and pages that are partly in use.
 const MAX_KEPT_MIB: u64 = 24;
 /// `limits.slow_client` of this server.
 const SLOW_CLIENT: Duration = Duration::from_secs(3);
