@@ -33,6 +33,7 @@ use self::state_dir::{StateDir, StateError};
 use crate::api::router;
 use crate::api::state::ApiState;
 use crate::config::{Config, ConfigError, Loaded, Secrets};
+use crate::free_memory;
 use crate::http::auth::{Key, Keys};
 use crate::http::server::{self, Drain};
 use crate::limits::Limits;
@@ -110,6 +111,7 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         services.own_endpoints.listens_on(address);
         let (store, forgotten) = open_store(&config)?;
+        end_half_started().await;
         remove_orphans(&store, state.path()).await;
         let turns_over = CancellationToken::new();
         let shared: Arc<dyn Store> = store.clone();
@@ -201,10 +203,14 @@ impl Server {
         };
         let revoking = async {
             match self.live_keys {
-                Some(keys) => keys.watch().await,
+                Some(keys) => keys.watch(|now| end_of_revoked_keys(self.mcp.as_ref(), now)).await,
                 None => std::future::pending().await,
             }
         };
+        let giving_memory_back = free_memory::return_while_quiet(
+            || chat.runs.running() == 0,
+            || chat.turns.running.forget_ended(),
+        );
         let (ended, waiting) = session_end::queue();
         let directories = state_dir::sessions(self.state.path());
         let forgetting = remove_forgotten(self.forgotten, ended, (directories, &tasks));
@@ -215,6 +221,7 @@ impl Server {
             () = tasks.end_idle(self.config.sessions.idle) => {}
             () = self.session_end_hooks.run(waiting) => {}
             () = processes::watch_orphans() => {}
+            () = giving_memory_back => {}
             () = stopping => {}
             () = revoking => {}
         }
@@ -244,6 +251,13 @@ fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenErro
     let settings = config.sessions.store_settings();
     let (store, forgotten) = SqliteStore::open(&config.server.state_dir, settings)?;
     Ok((Arc::new(store), forgotten))
+}
+
+/// Ends what a server that was killed has left of its commands.
+async fn end_half_started() {
+    if let Ok(ended @ 1..) = tokio::task::spawn_blocking(processes::end_half_started).await {
+        tracing::info!(ended, "ended bubblewraps that a killed server had half started");
+    }
 }
 
 /// Removes the directories of sessions that a server which was killed has left. No session may
@@ -295,6 +309,14 @@ fn log_address(address: SocketAddr) {
         tracing::debug!(%address, "listening");
     } else {
         tracing::info!(%address, "listening");
+    }
+}
+
+/// Ends the MCP servers of keys that do not count any more. Turns and tasks of such a key end by
+/// its token.
+fn end_of_revoked_keys(servers: Option<&McpServers>, living: &[Key]) {
+    if let Some(servers) = servers {
+        servers.end_of_keys(|key| living.iter().any(|known| known.client.id.as_str() == key));
     }
 }
 

@@ -218,7 +218,12 @@ impl<'a> Object<'a> {
             .iter()
             .filter(|(name, _)| is_new(name))
             .filter_map(|(name, new)| new.map(|new| (*name, new)));
-        let mut json = String::from("{");
+        // A large value is given its room at once.
+        let sizes = self.members().map(|(name, value)| name.len() + value.get().len());
+        let new_sizes = changes.iter().filter_map(|(_, new)| new.map(|new| new.get().len()));
+        let largest = sizes.chain(new_sizes).max().unwrap_or_default();
+        let mut json = String::with_capacity(largest + largest / 8);
+        json.push('{');
         for (name, value) in kept.chain(added) {
             let comma = if json.len() > 1 { "," } else { "" };
             write!(json, "{comma}{}:{value}", quoted(name)).expect("a string takes all");

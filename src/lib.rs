@@ -28,6 +28,7 @@ pub(crate) mod secret;
 
 // Infrastructure: memory, threads, programs, directories, addresses, logs.
 pub(crate) mod blocking;
+pub(crate) mod free_memory;
 pub(crate) mod http_client;
 pub(crate) mod memory_budget;
 pub(crate) mod named_file;

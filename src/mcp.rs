@@ -40,7 +40,7 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::Instant;
 
 pub(crate) use self::answer::{McpAnswer, McpPart};
@@ -71,9 +71,16 @@ pub(crate) struct McpServers(Arc<Parts>);
 struct Parts {
     servers: Vec<Arc<Server>>,
     /// Those of scope `key`, by server and client key.
-    of_keys: Mutex<HashMap<(String, String), Arc<Server>>>,
+    of_keys: Mutex<HashMap<(String, String), ServerOfKey>>,
     services: ServerServices,
     running: Mutex<JoinSet<()>>,
+}
+
+/// A client key's own process or session of a server.
+#[derive(Debug)]
+struct ServerOfKey {
+    server: Arc<Server>,
+    running: AbortHandle,
 }
 
 /// What the servers offer at one moment. A turn keeps it.
@@ -142,7 +149,9 @@ impl McpServers {
 
     /// Starts all servers at once, and waits for none. Called once, in a runtime.
     pub(crate) fn start(&self) {
-        self.0.servers.iter().for_each(|server| self.spawn(server));
+        for server in &self.0.servers {
+            self.spawn(server);
+        }
     }
 
     /// Starts one server alone, and waits until it is no longer starting.
@@ -159,13 +168,28 @@ impl McpServers {
         running.shutdown().await;
     }
 
-    fn spawn(&self, server: &Arc<Server>) {
+    /// Ends what runs for client keys that do not count any more: a revoked key leaves nothing.
+    pub(crate) fn end_of_keys(&self, is_living: impl Fn(&str) -> bool) {
+        sync::lock(&self.0.of_keys).retain(|(name, key), of_key| {
+            let is_kept = is_living(key);
+            if !is_kept {
+                tracing::info!(server = name, key, "ended the MCP server of a revoked key");
+                of_key.running.abort();
+            }
+            is_kept
+        });
+    }
+
+    fn spawn(&self, server: &Arc<Server>) -> AbortHandle {
         let (server, services) = (server.clone(), self.0.services.clone());
-        sync::lock(&self.0.running).spawn(async move {
+        let mut running = sync::lock(&self.0.running);
+        // Those that ended with their keys.
+        while running.try_join_next().is_some() {}
+        running.spawn(async move {
             if AssertUnwindSafe(server.run(services)).catch_unwind().await.is_err() {
                 server.crashed();
             }
-        });
+        })
     }
 
     /// Waits until no server is starting any more, at most this long.
@@ -178,7 +202,10 @@ impl McpServers {
 
     /// Looks whether the servers of workspaces are still trusted, and ends those that are not.
     pub(crate) async fn end_untrusted(&self) {
-        let of_keys: Vec<_> = sync::lock(&self.0.of_keys).values().cloned().collect();
+        let of_keys: Vec<Arc<Server>> = {
+            let of_keys = sync::lock(&self.0.of_keys);
+            of_keys.values().map(|of_key| Arc::clone(&of_key.server)).collect()
+        };
         let servers = self.0.servers.iter().chain(&of_keys);
         join_all(servers.map(|server| server.is_still_trusted())).await;
     }
@@ -269,7 +296,7 @@ impl McpServers {
         let name = &server.settings.name;
         let of_keys = sync::lock(&self.0.of_keys);
         let its = of_keys.iter().filter(|((of, _), _)| of == name);
-        its.map(|(_, server)| server.now().state).find_map(|state| match state {
+        its.map(|(_, of_key)| of_key.server.now().state).find_map(|state| match state {
             McpState::Failed(why) => Some(McpState::Failed(format!("for a client key: {why}"))),
             McpState::Off(why) => Some(McpState::Off(format!("for a client key: {why}"))),
             McpState::NeedsAuth => Some(McpState::NeedsAuth),
@@ -372,10 +399,11 @@ impl McpServers {
             let mut of_keys = sync::lock(&self.0.of_keys);
             let start = || {
                 let server = Arc::new(Server::new(for_all.settings.clone()));
-                self.spawn(&server);
-                server
+                let running = self.spawn(&server);
+                ServerOfKey { server, running }
             };
-            of_keys.entry((name.to_owned(), key.to_owned())).or_insert_with(start).clone()
+            let of_key = of_keys.entry((name.to_owned(), key.to_owned())).or_insert_with(start);
+            Arc::clone(&of_key.server)
         };
         of_key.wait_until_started(of_key.settings.start_timeout).await;
         Ok(of_key)

@@ -22,6 +22,7 @@ mod launch;
 mod loading;
 mod matching;
 pub(crate) mod message;
+mod message_json;
 mod open_approvals;
 pub(crate) mod pairs;
 pub(crate) mod pending_names;

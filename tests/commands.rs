@@ -1,5 +1,8 @@
 //! Tests that commands leave nothing behind, however the server ends.
 
+mod foreground;
+pub(crate) mod storms;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;

@@ -5,6 +5,7 @@ mod confined;
 mod definitions;
 mod failures;
 pub(crate) mod installed;
+mod keys;
 mod permissions;
 mod real;
 

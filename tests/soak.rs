@@ -26,6 +26,7 @@ async fn soak() {
     table.measure("streams", memory::ordinary_streams()).await;
     table.measure("hostile", hostile::streams()).await;
     table.measure("sixty", hostile::sixty_of_a_kind()).await;
+    table.measure("quiet", hostile::memory_after_a_minute()).await;
     table.measure("ignore files", searches::ignore_files()).await;
     table.measure("cancels", cancels::cancels()).await;
     table.measure("commands", commands::commands()).await;
@@ -37,6 +38,7 @@ async fn soak() {
     table.measure("faults", faulty::conversations()).await;
     table.measure("agents", faulty::conversations_with_agents()).await;
     table.measure("mcp", faulty::conversations_with_mcp_servers()).await;
+    table.measure("storms", kills::storms()).await;
     table.measure("kills", kills::kills()).await;
     table.measure("repeats", kills::repeats()).await;
     table.finish();

@@ -14,7 +14,7 @@ pub(crate) mod faults;
 pub(crate) mod faulty_proxy;
 pub(crate) mod http;
 pub(crate) mod mount;
-mod processes;
+pub(crate) mod processes;
 pub(crate) mod providers;
 pub(crate) mod pseudo_terminal;
 pub(crate) mod resources;

@@ -160,6 +160,13 @@ impl Conversation {
         body
     }
 
+    /// Gives up the messages. For a turn that ends: nothing is sent behind that.
+    pub(crate) fn forget(&mut self) {
+        self.history = History::new(Vec::new());
+        self.rounds = Vec::new();
+        self.recipient = None;
+    }
+
     /// The bytes that the conversation keeps in memory for itself.
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());

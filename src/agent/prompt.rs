@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use self::instructions::InstructionFile;
 use super::beginning::HistoryPiece;
 use crate::definitions::SkillDefinition;
+use crate::json::{self, Kind, Object};
 use crate::permissions::{AccessKind, MayLeadOut, Mode, UnaskedFiles};
 use crate::reminder::Reminder;
 use crate::text::printable;
@@ -224,10 +225,13 @@ pub(crate) fn apply(
 ) -> Vec<HistoryPiece> {
     match mode {
         PromptMode::None => return pieces,
-        PromptMode::Replace => pieces.retain(|piece| clients_system_message(piece).is_none()),
+        PromptMode::Replace => pieces.retain(|piece| !is_clients_system_message(piece)),
         PromptMode::Append => {}
     }
-    let leading = pieces.first().and_then(clients_system_message);
+    let leading = match pieces.first() {
+        Some(HistoryPiece::Client(message)) if is_system_message(message) => Some(message),
+        _ => None,
+    };
     if let Some(message) = leading.and_then(|message| joined(prompt, message)) {
         pieces[0] = HistoryPiece::Client(message);
     } else {
@@ -237,35 +241,44 @@ pub(crate) fn apply(
     pieces
 }
 
-fn clients_system_message(piece: &HistoryPiece) -> Option<Value> {
+fn is_clients_system_message(piece: &HistoryPiece) -> bool {
     match piece {
-        HistoryPiece::Client(message) => system_message(message),
-        HistoryPiece::Recorded(_) => None,
+        HistoryPiece::Client(message) => is_system_message(message),
+        HistoryPiece::Recorded(_) => false,
     }
 }
 
-/// The message if its role is `system` or `developer`.
-fn system_message(message: &RawValue) -> Option<Value> {
+/// Whether its role is `system` or `developer`.
+fn is_system_message(message: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Role<'a> {
         #[serde(borrow)]
         role: std::borrow::Cow<'a, str>,
     }
-    let Role { role } = serde_json::from_str(message.get()).ok()?;
-    if role != "system" && role != "developer" {
-        return None;
-    }
-    serde_json::from_str(message.get()).ok()
+    let message: Option<Role<'_>> = serde_json::from_str(message.get()).ok();
+    message.is_some_and(|Role { role }| role == "system" || role == "developer")
 }
 
 /// `message` with `prompt` before its content; `None` if its content is neither text nor list.
-fn joined(prompt: &str, mut message: Value) -> Option<Box<RawValue>> {
-    match &mut message["content"] {
-        Value::String(text) => text.insert_str(0, &format!("{prompt}\n\n")),
-        Value::Array(parts) => parts.insert(0, json!({ "type": "text", "text": prompt })),
+fn joined(prompt: &str, message: &RawValue) -> Option<Box<RawValue>> {
+    let message = Object::from_raw(message)?;
+    let content = message.get("content")?;
+    let content = match json::kind(content) {
+        Kind::String => {
+            // The client's text may be large: it stays as it was escaped.
+            let before = json::quoted(&format!("{prompt}\n\n"));
+            let before = before.get().strip_suffix('"')?;
+            json::raw([before, content.get().strip_prefix('"')?].concat())
+        }
+        Kind::Array => {
+            let mut parts: Vec<&RawValue> = json::items(content, usize::MAX - 1)?;
+            let first = raw(&json!({ "type": "text", "text": prompt }));
+            parts.insert(0, &first);
+            json::array(&parts)
+        }
         _ => return None,
-    }
-    Some(raw(&message))
+    };
+    Some(message.with(&[("content", Some(&content))]))
 }
 
 fn raw(value: &Value) -> Box<RawValue> {

@@ -1,6 +1,7 @@
-//! Waits for SIGINT and SIGTERM. For a server the first asks it to stop, and the second ends
-//! it at once.
+//! Waits for SIGINT, SIGTERM and SIGHUP. For a server the first asks it to stop, and the second
+//! ends it at once.
 
+use std::fs;
 use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -12,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Failure, say};
 use crate::processes;
 
+/// SIGHUP comes when the terminal closes.
+const HANGUP: u8 = 128 + 1;
 /// The exit status of a program that SIGINT ended: 128 and its number.
 pub(crate) const INTERRUPTED: u8 = 128 + 2;
 pub(crate) const TERMINATED: u8 = 128 + 15;
@@ -26,8 +29,7 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// Runs `work` until it ends. The first SIGINT or SIGTERM cancels its token; the second
-/// one drops it.
+/// Runs `work` until it ends. The first signal cancels its token; the second one drops it.
 pub(crate) fn run_until_stopped<F>(
     work: impl FnOnce(CancellationToken) -> F,
 ) -> Result<ExitCode, Failure>
@@ -85,6 +87,8 @@ fn exit_code(outcome: Outcome, signal: u8) -> ExitCode {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// `None`: this process was started to ignore it.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -92,6 +96,7 @@ impl Signals {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
         })
     }
 
@@ -103,8 +108,27 @@ impl Signals {
                 INTERRUPTED
             }
             _ = self.terminate.recv() => TERMINATED,
+            () = received(&mut self.hangup) => HANGUP,
         }
     }
+}
+
+/// Waits for a signal; for ever where it is ignored.
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process was started by `nohup`, which lets it outlive its terminal. Waiting for
+/// the signal would undo that.
+fn ignores_hangup() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // The lowest bit stands for signal 1, which is SIGHUP.
+    ignored.is_some_and(|mask| mask & 1 == 1)
 }
 
 /// Ends the line in which a terminal has shown `^C`, so that nothing is said behind it.

@@ -2,7 +2,9 @@
 //!
 //! A command may end the processes that look after it. Its own processes then become
 //! children of the server, which is the subreaper above them. An orphan is a child in a
-//! session of its own that is no supervisor.
+//! session of its own that is no supervisor, or the inner half of a bubblewrap whose outer half
+//! was killed while it started. No server is above the halves that a killed one has left: the
+//! next server ends those.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -18,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::protocol::CANCEL_GRACE;
+use super::supervisor;
 use super::tree::{self, Process};
 
 use crate::sync;
@@ -90,6 +93,9 @@ impl Supervisor {
         command: &mut tokio::process::Command,
         kept_alive: Option<KeptAlive>,
     ) -> io::Result<Self> {
+        // The signals of a terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its closing) go to the process group
+        // of the server, which decides what becomes of its commands.
+        command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
         let number = child.id().and_then(|id| i32::try_from(id).ok());
@@ -211,7 +217,8 @@ fn kill_orphans() -> Found {
     let mut found = Found::default();
     let Some(own) = tree::read(process::getpid()) else { return found };
     for orphan in tree::children() {
-        if is_supervisor(&orphan) || !belongs_to_a_command(&orphan, &own) {
+        let is_orphan = belongs_to_a_command(&orphan, &own) || is_half_started(&orphan);
+        if is_supervisor(&orphan) || !is_orphan {
             continue;
         }
         if orphan.is_dead {
@@ -236,6 +243,48 @@ fn is_supervisor(process: &Process) -> bool {
 /// undone. LiteLLM and its children are in the server's session.
 fn belongs_to_a_command(process: &Process, own: &Process) -> bool {
     process.session != own.session && gains_no_privileges(process.pid)
+}
+
+/// Ends the bubblewraps that were killed halfway through their start together with their server.
+/// What their inner halves wait for never comes. Returns how many there were.
+pub(crate) fn end_half_started() -> usize {
+    let all = tree::all();
+    let left: Vec<&Process> = all.iter().filter(|process| is_half_started(process)).collect();
+    for process in &left {
+        _ = tree::send(process, Signal::KILL);
+    }
+    left.len()
+}
+
+/// Whether this is the inner half of a bubblewrap that this user's server has started, without
+/// its outer half, which leads the process group. Nobody waits for such a process: the server
+/// knows only the outer half.
+fn is_half_started(process: &Process) -> bool {
+    process.is_bubblewrap
+        && !process.is_dead
+        && process.parent != process.group
+        && gains_no_privileges(process.pid)
+        && is_first_of_its_namespace(process.pid)
+        && starts_our_supervisor(process.pid)
+}
+
+/// Whether a process of this user is the first one of its namespace of processes.
+fn is_first_of_its_namespace(pid: Pid) -> bool {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))
+    else {
+        return false;
+    };
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let own = process::getuid().as_raw().to_string();
+    let is_own = field("Uid:").and_then(|ids| ids.split_whitespace().next()) == Some(&own);
+    let number = field("NSpid:").and_then(|numbers| numbers.split_whitespace().next_back());
+    is_own && number == Some("1")
+}
+
+fn starts_our_supervisor(pid: Pid) -> bool {
+    let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()));
+    let line = line.unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == supervisor::COMMAND.as_bytes())
 }
 
 fn gains_no_privileges(pid: Pid) -> bool {

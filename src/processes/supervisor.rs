@@ -53,10 +53,8 @@ fn supervise() -> io::Result<()> {
     kernel::ignore_no_signals();
     let socket = UnixStream::from(stdio::stdin().try_clone_to_owned()?);
     stdio::dup2_stdin(File::open("/dev/null")?)?;
+    die_with_bubblewrap()?;
     let is_limited = limit_processes();
-    // A new session has no terminal. The command leads only a process group in it, so it
-    // can never get one.
-    process::setsid()?;
     process::set_child_subreaper(Some(process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
     rustix::thread::set_name(c"toolhand-run")?;
@@ -72,6 +70,15 @@ fn supervise() -> io::Result<()> {
         Fork::Child => reaper::run(job, orders, socket, is_limited),
         Fork::Parent(reaper) => monitor(reaper, socket),
     }
+}
+
+/// Has the kernel end the whole namespace with bubblewrap's outer half, which the server kills if
+/// it must. Elsewhere the parent is a thread of the server, which may end before the server does.
+fn die_with_bubblewrap() -> io::Result<()> {
+    if process::getpid() == Pid::INIT {
+        process::set_parent_process_death_signal(Some(process::Signal::KILL))?;
+    }
+    Ok(())
 }
 
 /// Limits the processes of the namespace that this process is the first one of, and returns

@@ -13,10 +13,12 @@ use rustix::process::{self, Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pi
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
-    parent: i32,
+    pub(super) parent: i32,
+    pub(super) group: i32,
     pub(super) session: i32,
     started: u64,
     pub(super) is_dead: bool,
+    pub(super) is_bubblewrap: bool,
 }
 
 /// Signals every descendant that still runs. Returns how many there were.
@@ -75,7 +77,8 @@ pub(crate) fn start_time(pid: Pid) -> Option<u64> {
     read(pid).filter(|process| !process.is_dead).map(|process| process.started)
 }
 
-fn all() -> Vec<Process> {
+/// Every process of this machine.
+pub(super) fn all() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid| read(Pid::from_raw(pid)?)).collect()
@@ -116,15 +119,18 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?;
+    let group = fields.next()?;
     // Fields 6 and 22 of the line.
-    let session = fields.nth(1)?;
+    let session = fields.next()?;
     let started = fields.nth(15)?;
     Some(Process {
         pid: Pid::from_raw(pid.parse().ok()?)?,
         parent: parent.parse().ok()?,
+        group: group.parse().ok()?,
         session: session.parse().ok()?,
         started: started.parse().ok()?,
         is_dead: matches!(state, "Z" | "X"),
+        is_bubblewrap: stat[..name_end].ends_with(b" (bwrap"),
     })
 }
 
@@ -152,14 +158,16 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32, is_dead: bool) -> Process {
-        Process { pid: Pid::from_raw(pid).unwrap(), parent, session: 0, started: 0, is_dead }
+        let pid = Pid::from_raw(pid).unwrap();
+        let is_bubblewrap = false;
+        Process { pid, parent, group: 0, session: 0, started: 0, is_dead, is_bubblewrap }
     }
 
     #[test]
     fn a_name_may_hold_anything() {
         let line = b"42 (a) R 7 (\xff b)) S 7 42 43 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987 0";
 
-        let expected = Process { started: 987, session: 43, ..process(42, 7, false) };
+        let expected = Process { started: 987, group: 42, session: 43, ..process(42, 7, false) };
         assert_eq!(parse(line), Some(expected));
     }
 

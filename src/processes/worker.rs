@@ -111,6 +111,8 @@ impl Workers {
             .stdin(file)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // Ctrl-C on a terminal is for the server.
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()
     }

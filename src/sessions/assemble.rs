@@ -274,9 +274,16 @@ impl List<'_> {
         if let Ok(own) = self.user_messages.binary_search_by_key(&at, |(index, _)| *index) {
             let (_, own) = &self.user_messages[own];
             // The beginning has the user messages that do not stand in front of the turn.
-            if !self.start.keeps_users() && !own.sent.is_empty() {
-                out.push_user(Draft::Known(client_piece(&own.sent)));
+            if self.start.keeps_users() || own.sent.is_empty() {
+                return;
             }
+            let is_unchanged = *own.sent == *message.json.get();
+            let piece = if is_unchanged {
+                HistoryPiece::Client(message.json)
+            } else {
+                client_piece(&own.sent)
+            };
+            out.push_user(Draft::Known(piece));
             return;
         }
         match self.alignment.sent.get(&at) {

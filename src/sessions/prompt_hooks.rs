@@ -53,6 +53,10 @@ impl Sessions {
             let told = (HookEvent::SessionStart, source, json!({ "source": source }));
             prompted.heed(run_hooks(&hooks, told, submitted).await);
         }
+        // A prompt may be large: it is copied only where a hook wants it.
+        if !hooks.fires(HookEvent::UserPromptSubmit, &[""]) {
+            return Ok(prompted);
+        }
         let Some(prompt) = prompt_of(submitted.assembled) else { return Ok(prompted) };
         let told = (HookEvent::UserPromptSubmit, "", json!({ "prompt": prompt }));
         let outcome = run_hooks(&hooks, told, submitted).await;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::client_calls::CallDigest;
+use super::message_json;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
 use crate::ids::TurnId;
@@ -46,6 +47,7 @@ pub(crate) struct TurnBody {
     pub(crate) session_name: Option<String>,
     /// The instructions that the list began with, as JSON; `None` if they are those of the turn
     /// before, or there were none.
+    #[serde(with = "message_json::list")]
     pub(crate) instructions: Option<Vec<String>>,
     /// The user messages between the last answer and this turn's.
     #[serde(rename = "asked")]
@@ -76,6 +78,7 @@ pub(crate) struct SentMessage {
     pub(crate) words: String,
     /// The JSON that went upstream, with reminders; empty for a reply to a question of ours,
     /// which never goes upstream.
+    #[serde(with = "message_json")]
     pub(crate) sent: String,
 }
 
@@ -138,6 +141,18 @@ fn forget_settled_answers(entries: &mut Vec<Entry>) {
     }
 }
 
+impl TurnBody {
+    /// At most about how many bytes it takes as JSON.
+    pub(crate) fn stored_size(&self) -> usize {
+        /// All but the texts, usually.
+        const REST: usize = 1024;
+        let instructions = self.instructions.iter().flatten().map(String::len);
+        let users = self.user_messages.iter().map(|user| user.sent.len() + 2 * user.words.len());
+        let texts: usize = instructions.chain(users).sum();
+        texts + texts / 16 + REST
+    }
+}
+
 impl TurnRecord {
     /// Of a body that cannot be read, nothing is known.
     pub(crate) fn new(row: TurnRow, entries: Vec<Entry>) -> Self {
@@ -173,6 +188,18 @@ impl TurnRecord {
     /// The round that waits for answers.
     pub(crate) fn open(&self) -> Option<&OpenRound> {
         self.end().and_then(|end| end.open.as_ref())
+    }
+
+    /// The question with which the turn's text ends, as the client was sent it; all of the text
+    /// where it is not known where the question begins.
+    pub(crate) fn question(&self) -> String {
+        let said = self.said();
+        let length = self.open().and_then(|open| open.question).map(|question| question.length);
+        let start = length.and_then(|length| said.len().checked_sub(length));
+        match start.and_then(|start| said.get(start..)) {
+            Some(question) => question.to_owned(),
+            None => said,
+        }
     }
 
     /// The ids of the calls that the client was sent.

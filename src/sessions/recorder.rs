@@ -248,9 +248,13 @@ impl TurnRecorder {
         let ids = end.client_calls.iter().filter_map(|call| call["id"].as_str());
         let ids: Vec<String> = ids.map(str::to_owned).collect();
         let (depth, digests) = (self.address)(&end.said, &ids);
-        let calls = end.client_calls.iter().map(call_digest).collect();
+        let calls: Vec<_> = end.client_calls.iter().map(call_digest).collect();
         let state = self.current.changed_state();
-        let body = json(&TurnBody { calls, state, ..rows.body.clone() });
+        let body = if calls.is_empty() && state.is_none() {
+            body_json(&rows.body)
+        } else {
+            body_json(&TurnBody { calls, state, ..rows.body.clone() })
+        };
         let updated_ms = clock::now_ms();
         let session =
             SessionRow { updated_ms, body: self.current.session(), ..rows.session.clone() };
@@ -273,7 +277,7 @@ impl Recorder for TurnRecorder {
 impl Rows {
     fn put(&self, present: &CurrentState) -> Vec<Change> {
         let session = SessionRow { body: present.session(), ..self.session.clone() };
-        let turn = TurnRow { body: json(&self.body), ..self.turn.clone() };
+        let turn = TurnRow { body: body_json(&self.body), ..self.turn.clone() };
         vec![Change::Session(session), Change::Turn(turn)]
     }
 }
@@ -307,6 +311,14 @@ pub(super) fn approval_row(
         body: json(asked),
         decision: None,
     }
+}
+
+/// The body of a turn's row. It may be large, and is given its room at once: a list that grows
+/// by doubling would take twice as much.
+fn body_json(body: &TurnBody) -> Vec<u8> {
+    let mut written = Vec::with_capacity(body.stored_size());
+    serde_json::to_writer(&mut written, body).expect("writing to memory does not fail");
+    written
 }
 
 pub(super) fn json(value: &impl serde::Serialize) -> Vec<u8> {

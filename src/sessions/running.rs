@@ -330,6 +330,12 @@ impl Running {
         while keepers.join_next().await.is_some() {}
     }
 
+    /// Gives up what is kept of ended turns for clients that come back. They are then told from
+    /// the records.
+    pub(crate) fn forget_ended(&self) {
+        self.memory.forget_unread();
+    }
+
     /// Ends all turns: they may go on for `grace`, then `turns_over` is cancelled, and what still
     /// runs after `limit` is stopped.
     pub(crate) async fn end(

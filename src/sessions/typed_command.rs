@@ -1,6 +1,7 @@
 //! Puts the text of a skill or command in the place of its name, where a user message begins with
 //! `/name`.
 
+use memchr::{memchr_iter, memmem};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -24,8 +25,35 @@ pub(super) struct Replaced {
 /// The turn's last user message, if its text may begin with the name of a command.
 pub(super) fn message(assembled: &Assembled) -> Option<&str> {
     let last = assembled.user_messages.last().filter(|own| !own.sent.is_empty())?;
+    if !may_name_one(&last.sent) {
+        return None;
+    }
     let message: &RawValue = serde_json::from_str(&last.sent).ok()?;
     typed(&text_of(message)).is_some().then_some(&last.sent)
+}
+
+/// Whether a text of the message may begin with `/`, or may end a frontend's wrapping. Looks at
+/// the JSON alone: a large message is not read for nothing.
+fn may_name_one(message: &str) -> bool {
+    let is_wrapped = memmem::find(message.as_bytes(), b"context").is_some();
+    is_wrapped
+        || memchr_iter(b'"', message.as_bytes())
+            .any(|quote| begins_with_slash(&message[quote + 1..]))
+}
+
+/// Whether a text whose JSON begins so may begin with a slash, but for white space. A character
+/// that is no ASCII, or is written by its number, may be white space.
+fn begins_with_slash(json: &str) -> bool {
+    let mut rest = json.as_bytes();
+    loop {
+        rest = match rest {
+            [b' ', rest @ ..] | [b'\\', b'n' | b't' | b'r' | b'f', rest @ ..] => rest,
+            [b'/' | b'\\' | 0x80.., next, ..] => {
+                return rest[0] != b'\\' || matches!(next, b'/' | b'u');
+            }
+            _ => return false,
+        }
+    }
 }
 
 /// The message with the text of the command, if there is one of that name. Reads the disk.
@@ -109,6 +137,31 @@ mod tests {
         assert_eq!(parts(wrapped), Some(("<context>\n/no\n</context>\n\n", "go", "it")));
         for other in ["go /there", "<context>/go</context>\nDo it.", "/ go", "", "/"] {
             assert_eq!(parts(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_read_only_where_it_may_name_a_command() {
+        for named in [
+            r#"{"role":"user","content":"/go"}"#,
+            r#"{"role":"user","content":" \n\t/go"}"#,
+            r#"{"role":"user","content":"\/go"}"#,
+            r#"{"role":"user","content":"\u002fgo"}"#,
+            r#"{"role":"user","content":"\u00a0/go"}"#,
+            "{\"role\":\"user\",\"content\":\"\u{a0}/go\"}",
+            r#"{"role":"user","content":[{"type":"text","text":"/go"}]}"#,
+            r#"{"role":"user","content":"a</context>/go"}"#,
+            r#"{"role":"user","content":"a\u003c/context>/go"}"#,
+        ] {
+            assert!(may_name_one(named), "{named}");
+        }
+        for other in [
+            r#"{"role":"user","content":"go /there"}"#,
+            r#"{"role":"user","content":"\"\\n\t/go"}"#,
+            r#"{"role":"user","content":" \n"}"#,
+            r#"{"role":"user","content":""}"#,
+        ] {
+            assert!(!may_name_one(other), "{other}");
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn add(server: &Server, arguments: &[&str]) -> String {
     printed.strip_suffix('\n').expect("one line").to_owned()
 }
 
-fn client(server: &Server, key: &str) -> Client {
+pub(crate) fn client(server: &Server, key: &str) -> Client {
     Client::new(server.address(), key)
 }
 

@@ -7,9 +7,10 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::memory::large_requests;
 use super::table::Line;
-use crate::support::chunks::{call_head, call_piece, flood, raw, reasoning, text};
-use crate::support::client::{ask, with};
+use crate::support::chunks::{call_head, call_piece, flood, raw, reasoning, says, text};
+use crate::support::client::{ask, ask_streamed, with};
 use crate::support::http::{Framing, Reader};
 use crate::support::resources;
 use crate::support::server::Server;
@@ -18,6 +19,10 @@ use crate::support::upstream::{Step, Upstream};
 const STREAMS: usize = 200;
 const SIXTY: usize = 60;
 const MAX_MIB: u64 = 512;
+/// Freed memory is back with the system within this time.
+const QUIET: Duration = Duration::from_secs(60);
+/// What a server may keep of an attack: bounded caches, and pages that are partly in use.
+const MAX_KEPT_MIB: u64 = 24;
 /// `limits.slow_client` of this server.
 const SLOW_CLIENT: Duration = Duration::from_secs(3);
 
@@ -55,15 +60,18 @@ type Hostile = (&'static str, Vec<Step>, Reading);
 
 /// Two hundred streams of every kind, each kind with every way of reading.
 pub(super) async fn streams() -> Line {
+    let mut line = Line::new("hostile streams (R7)");
+    attack(&mut line, "", all_kinds()).await;
+    line
+}
+
+fn all_kinds() -> impl Iterator<Item = Hostile> {
     let kinds = kinds();
     let readings = [Reading::Streamed, Reading::Whole, Reading::Late, Reading::Slowly];
-    let streams = (0..STREAMS).map(|number| {
+    (0..STREAMS).map(move |number| {
         let (model, steps) = kinds[number % kinds.len()].clone();
         (model, steps, readings[number / kinds.len() % readings.len()])
-    });
-    let mut line = Line::new("hostile streams (R7)");
-    attack(&mut line, "", streams).await;
-    line
+    })
 }
 
 /// Sixty streams of each kind at a server of its own, so that each kind has its own peak.
@@ -91,18 +99,62 @@ fn worst() -> Vec<Hostile> {
     ]
 }
 
+/// What the server has grown by when it was attacked with everything and has been quiet for a
+/// minute.
+pub(super) async fn memory_after_a_minute() -> Line {
+    let mut line = Line::new("memory after a minute of quiet");
+    let upstream = Upstream::start();
+    let server = endured(&upstream).await;
+    // The first turn loads what every turn needs.
+    upstream.round(says("Hello."));
+    server.client().streamed(&ask_streamed("Hi")).await;
+    sleep(QUIET).await;
+    let before = resources::memory(&server).now;
+    attack_on(&mut line, "hostile", (&upstream, &server), all_kinds()).await;
+    for (_, members) in large_requests() {
+        upstream.round(says("Read."));
+        server.client().streamed(&with(ask_streamed("Hi"), members)).await;
+    }
+    let busy = resources::memory(&server).now;
+    sleep(QUIET).await;
+    let after = resources::memory(&server).now;
+    line.note(format!(
+        "{} MiB, {} behind the last turn, then {}",
+        before >> 20,
+        busy >> 20,
+        after >> 20
+    ));
+    let grown = after.saturating_sub(before) >> 20;
+    line.must(grown <= MAX_KEPT_MIB, || format!("{grown} MiB of {MAX_KEPT_MIB} MiB are kept"));
+    line
+}
+
 async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hostile>) {
     let upstream = Upstream::start();
+    let server = endured(&upstream).await;
+    attack_on(line, name, (&upstream, &server), streams).await;
+}
+
+/// A server that is attacked.
+async fn endured(upstream: &Upstream) -> Server {
     let slow_client = format!("\"{}s\"", SLOW_CLIENT.as_secs());
-    let server = Server::builder(&upstream)
+    Server::builder(upstream)
         .config("limits.slow_client", &slow_client)
         .config("upstream.retries", "0")
         .config("turns.max_duration", r#""60s""#)
         .start()
-        .await;
+        .await
+}
+
+async fn attack_on(
+    line: &mut Line,
+    name: &str,
+    (upstream, server): (&Upstream, &Server),
+    streams: impl Iterator<Item = Hostile>,
+) {
     // A call whose arguments are too long is answered, and the model asked again.
     upstream.otherwise(vec![raw("data: nonsense\n\n")]);
-    let before = resources::open_files(&server);
+    let before = resources::open_files(server);
     let mut running = JoinSet::new();
     for (model, steps, reading) in streams {
         upstream.round_of(model, steps);
@@ -117,7 +169,7 @@ async fn attack(line: &mut Line, name: &str, streams: impl Iterator<Item = Hosti
         *line.terminal_events.get_or_insert_default() += usize::from(ending.errors == 1);
         *line.false_stops.get_or_insert_default() += ending.stops;
     }
-    let remains = resources::remains(&server, before).await;
+    let remains = resources::remains(server, before).await;
     let (sent, peak) = (upstream.flooded() >> 20, remains.peak >> 20);
     line.note(format!("{name} {peak} MiB of {sent} MiB sent by upstream").trim().to_owned());
     line.leaves(remains, MAX_MIB);

@@ -1,6 +1,7 @@
 //! Kills servers more often than `make test` does, and repeats more turns.
 
 use super::table::Line;
+use crate::commands::storms::kill_while_commands_start;
 use crate::sessions::kills::{at_each_write, at_random};
 use crate::sessions::repeats;
 use crate::sessions::scenario::Kind;
@@ -10,6 +11,17 @@ const KILLS: usize = 1000;
 
 /// Seeded turns with faults, clients that leave, retries and kills.
 const TURNS: u64 = 5000;
+
+/// Kills of servers that start commands in bubblewrap.
+const STORMS: usize = 300;
+
+/// Panics if a process is left after a start (P20).
+pub(super) async fn storms() -> Line {
+    let mut line = Line::new("kills while commands start (P20)");
+    kill_while_commands_start(STORMS, 20).await;
+    line.runs = STORMS;
+    line
+}
 
 /// Each run panics with what it has found.
 pub(super) async fn kills() -> Line {

@@ -54,7 +54,7 @@ pub(super) async fn a_large_request() -> Line {
 }
 
 /// One large text, and large numbers of small values.
-fn large_requests() -> Vec<(&'static str, Value)> {
+pub(super) fn large_requests() -> Vec<(&'static str, Value)> {
     const SIZE: usize = 20 << 20;
     const CALLS: usize = 50_000;
     let content = |content: Value| json!({ "messages": [{ "role": "user", "content": content }] });

@@ -24,7 +24,7 @@ pub(super) fn fields_of(stat: &str) -> impl Iterator<Item = &str> {
 
 /// Every process that descends from `server`, works inside `home`, or has it in its
 /// environment.
-pub(super) fn family(server: Pid, home: &Path) -> Vec<Pid> {
+pub(crate) fn family(server: Pid, home: &Path) -> Vec<Pid> {
     let mut members = Vec::new();
     let mut others = Vec::new();
     for process in processes() {
@@ -47,7 +47,7 @@ pub(super) fn family(server: Pid, home: &Path) -> Vec<Pid> {
 }
 
 /// The parent's pid; `None` for a process that has ended.
-fn living_parent(process: Pid) -> Option<i32> {
+pub(crate) fn living_parent(process: Pid) -> Option<i32> {
     let stat = fs::read_to_string(entry(process, "stat")).ok()?;
     let mut fields = fields_of(&stat);
     let state = fields.next()?;
@@ -62,8 +62,14 @@ fn is_of(process: Pid, home: &Path) -> bool {
     works_inside || environment.windows(home.len()).any(|window| window == home)
 }
 
+/// The process group of a process; `None` if it has ended.
+pub(crate) fn group(process: Pid) -> Option<i32> {
+    let stat = fs::read_to_string(entry(process, "stat")).ok()?;
+    fields_of(&stat).nth(2)?.parse().ok()
+}
+
 /// Waits for a process that is about to end, or fails.
-pub(super) fn wait_for_end(process: Pid) {
+pub(crate) fn wait_for_end(process: Pid) {
     let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
     let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
     let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));
@@ -71,7 +77,7 @@ pub(super) fn wait_for_end(process: Pid) {
 }
 
 /// The children of a process.
-pub(super) fn children(parent: Pid) -> Vec<Pid> {
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let mut children = Vec::new();
     for task in fs::read_dir(entry(parent, "task")).expect("procfs").flatten() {
         let listed = fs::read_to_string(task.path().join("children")).unwrap_or_default();

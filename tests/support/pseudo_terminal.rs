@@ -8,6 +8,7 @@ use std::process::{Command as StdCommand, Stdio};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::OFlags;
+use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tokio::process::{Child, Command};
 use tokio::sync::watch as notice;
@@ -58,6 +59,12 @@ impl PseudoTerminal {
         let screen = Arc::default();
         let grown = read(master, Arc::clone(&screen));
         Self { child, keyboard, screen, grown }
+    }
+
+    /// The process that leads the terminal's session.
+    pub(crate) fn pid(&self) -> Pid {
+        let number = self.child.id().and_then(|id| i32::try_from(id).ok());
+        number.and_then(Pid::from_raw).expect("it was not waited for")
     }
 
     pub(crate) fn press(&mut self, keys: &str) {

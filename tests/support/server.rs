@@ -48,7 +48,7 @@ pub(crate) struct Builder {
 pub(crate) struct Server {
     home: TempDir,
     child: Option<Child>,
-    /// Whether SIGTERM was sent: a second one would end the server at once.
+    /// Whether a signal was sent that stops it: a second one would end the server at once.
     told_to_stop: AtomicBool,
     address: SocketAddr,
     log: Arc<Log>,
@@ -118,6 +118,12 @@ impl Server {
     pub(crate) fn terminate(&self) {
         self.told_to_stop.store(true, Ordering::Relaxed);
         kill_process(self.pid(), Signal::TERM).expect("our child is there");
+    }
+
+    /// Sends what a terminal sends when it closes. A later SIGTERM would end the server at once.
+    pub(crate) fn hang_up(&self) {
+        self.told_to_stop.store(true, Ordering::Relaxed);
+        kill_process(self.pid(), Signal::HUP).expect("our child is there");
     }
 
     /// Waits until the server has no child processes.
@@ -276,6 +282,12 @@ impl Builder {
         };
         server.address = server.listening().await;
         server
+    }
+
+    /// The command that starts the server, for a start on a terminal, and the directory that the
+    /// server needs as long as it runs.
+    pub(crate) fn into_command(self) -> (Command, TempDir) {
+        (self.command(), self.home)
     }
 
     /// Runs a start that should fail: its status, stdout and stderr. A server that starts

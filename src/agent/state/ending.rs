@@ -175,6 +175,8 @@ impl TurnState {
         let tools_ran = self.tools_ran;
         let end = End { outcome, last, open, said, client_calls, summary, tools_ran };
         effects.push(TurnEffect::Commit(Entry::End(Box::new(end))));
+        // Nothing is asked any more, and what is written now may be as large.
+        self.start.conversation.forget();
         self.last_event = Some(event);
         self.phase = Phase::Ending;
     }

@@ -57,11 +57,11 @@ impl LiveKeys {
         Ok(Self { path: path.to_owned(), directory, first, state })
     }
 
-    /// Looks at the file now and then, for ever.
-    pub(crate) async fn watch(&self) {
+    /// Looks at the file now and then, for ever, and tells which keys count now.
+    pub(crate) async fn watch(&self, keys_now: impl Fn(&[Key])) {
         loop {
             sleep(INTERVAL).await;
-            self.keys();
+            keys_now(&self.keys());
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         ground.commands.revoke("alice").unwrap();
         assert!(!key.revoked.is_cancelled());
         tokio::select! {
-            () = ground.live.watch() => {}
+            () = ground.live.watch(|_| ()) => {}
             () = key.revoked.cancelled() => {}
             () = sleep(Duration::from_secs(5)) => panic!("it takes too long"),
         }

@@ -54,7 +54,7 @@ impl Python {
     pub(super) async fn runs(&self, program: &str) -> bool {
         let mut command = Command::new(&self.program);
         command.args(["-I", "-c", program]).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).kill_on_drop(true);
         command.status().await.is_ok_and(|status| status.success())
     }
 

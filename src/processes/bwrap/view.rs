@@ -16,7 +16,10 @@ const OPEN_TO_ALL: [&str; 2] = ["/proc/sys", "/proc/pressure"];
 /// still lets one open them.
 pub(super) fn arguments(confinement: &Confinement, is_root: bool) -> Vec<OsString> {
     let mut list = Arguments { list: Vec::new(), is_root };
-    list.add(["--unshare-all", "--die-with-parent", "--as-pid-1"]);
+    // Not `--die-with-parent`: bubblewrap's outer half would die with the server also where the
+    // inner half still waits for its word, and then waits for ever. The supervisor inside sees
+    // the end of the server by itself.
+    list.add(["--unshare-all", "--as-pid-1"]);
     if confinement.network == Network::Full {
         list.add(["--share-net"]);
     }

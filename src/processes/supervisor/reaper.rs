@@ -57,6 +57,9 @@ pub(super) fn run(
     mut reports: UnixStream,
     is_limited: bool,
 ) -> io::Result<()> {
+    // A new session has no terminal. The command leads only a process group in it, so it can
+    // never get one. The monitor cannot begin one: it leads its process group.
+    process::setsid()?;
     process::set_child_subreaper(Some(process::getpid()))?;
     let crowd = Crowd::new(job.confinement.as_ref());
     let (command, started_in) = match start(&job, &crowd) {

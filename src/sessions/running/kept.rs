@@ -12,6 +12,9 @@ use crate::sync;
 pub(super) trait Forgettable: Send + Sync {
     /// Drops the log and releases its memory.
     fn forget(&self);
+
+    /// Whether a client still reads it.
+    fn is_read(&self) -> bool;
 }
 
 /// Clones share one memory.
@@ -55,6 +58,21 @@ impl KeptMemory {
         }
     }
 
+    /// Forgets all ended turns that nobody reads.
+    pub(super) fn forget_unread(&self) {
+        let ended = std::mem::take(&mut *sync::lock(&self.ended));
+        // As in `hold`, the lock is released before a turn takes its own.
+        let (read, unread): (Vec<_>, Vec<_>) =
+            ended.into_iter().filter_map(|turn| turn.upgrade()).partition(|turn| turn.is_read());
+        for turn in unread {
+            turn.forget();
+        }
+        let mut ended = sync::lock(&self.ended);
+        for turn in read.iter().rev() {
+            ended.push_front(Arc::downgrade(turn));
+        }
+    }
+
     /// From now on the turn may be forgotten.
     pub(super) fn ended(&self, turn: Weak<dyn Forgettable>) {
         let mut ended = sync::lock(&self.ended);
@@ -73,29 +91,39 @@ impl fmt::Debug for KeptMemory {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     const MAX_BYTES: usize = 32 << 20;
 
     /// The kept memory of one turn.
-    struct Turn(Mutex<Option<Reservation>>);
+    struct Turn {
+        kept: Mutex<Option<Reservation>>,
+        readers: AtomicUsize,
+    }
 
     impl Forgettable for Turn {
         fn forget(&self) {
-            self.0.lock().unwrap().take();
+            self.kept.lock().unwrap().take();
+        }
+
+        fn is_read(&self) -> bool {
+            self.readers.load(Ordering::Relaxed) > 0
         }
     }
 
     impl Turn {
         fn is_kept(&self) -> bool {
-            self.0.lock().unwrap().is_some()
+            self.kept.lock().unwrap().is_some()
         }
     }
 
     fn turn(memory: &KeptMemory, bytes: usize) -> Option<Arc<Turn>> {
         let mut reservation = memory.reservation();
         let held = memory.hold(&mut reservation, bytes);
-        held.is_ok().then(|| Arc::new(Turn(Mutex::new(Some(reservation)))))
+        let kept = Mutex::new(Some(reservation));
+        held.is_ok().then(|| Arc::new(Turn { kept, readers: AtomicUsize::new(0) }))
     }
 
     fn ended(memory: &KeptMemory, bytes: usize) -> Arc<Turn> {
@@ -116,6 +144,22 @@ mod tests {
         let large = ended(&memory, 30 << 20);
         assert!(large.is_kept());
         assert_eq!(turns.iter().filter(|turn| turn.is_kept()).count(), 2);
+    }
+
+    #[test]
+    fn in_quiet_only_what_is_read_stays() {
+        let memory = KeptMemory::new(MAX_BYTES);
+        let turns: Vec<_> = (0..3).map(|_| ended(&memory, 1 << 20)).collect();
+        turns[1].readers.store(1, Ordering::Relaxed);
+        let kept = || turns.iter().map(|turn| turn.is_kept()).collect::<Vec<_>>();
+
+        memory.forget_unread();
+        assert_eq!(kept(), [false, true, false]);
+
+        turns[1].readers.store(0, Ordering::Relaxed);
+        memory.forget_unread();
+        assert_eq!(kept(), [false; 3]);
+        assert!(ended(&memory, MAX_BYTES).is_kept());
     }
 
     #[test]

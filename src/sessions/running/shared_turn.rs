@@ -446,6 +446,10 @@ impl Forgettable for SharedTurn {
         state.log = None;
         state.only_subscriber = Some(NOBODY);
     }
+
+    fn is_read(&self) -> bool {
+        self.state().subscribers > 0
+    }
 }
 
 /// Wakes all subscribers when the turn has new events.
