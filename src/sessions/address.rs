@@ -32,6 +32,10 @@ pub(crate) struct Chain {
     /// list.
     pub(crate) users: Vec<Vec<User>>,
     pub(crate) end: ListEnd,
+    /// The messages of the last link, as the client sent them.
+    last_shown: ShownMessages,
+    /// All of the only message behind the last link, if the list ends with it.
+    reply: Option<String>,
 }
 
 /// All that the assistant said between two user messages.
@@ -64,6 +68,14 @@ pub(crate) struct ChainTail {
     call_ids: Vec<Box<str>>,
 }
 
+/// What the assistant's messages of a link say.
+#[derive(Debug, Default)]
+struct ShownMessages {
+    text: String,
+    /// Where the last message begins that says something.
+    last: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) index: usize,
@@ -89,6 +101,7 @@ struct OpenLink {
     call_ids: Vec<Box<str>>,
     range: Option<(usize, usize)>,
     has_hidden_calls: bool,
+    shown: ShownMessages,
 }
 
 impl Chain {
@@ -98,6 +111,8 @@ impl Chain {
             links: Vec::new(),
             users: vec![Vec::new()],
             end: list_end(messages),
+            last_shown: ShownMessages::default(),
+            reply: None,
         };
         let mut open = OpenLink::default();
         for (at, message) in messages.iter().enumerate() {
@@ -114,7 +129,27 @@ impl Chain {
             }
         }
         chain.close(open);
+        if let [user] = chain.last_users()
+            && chain.end == ListEnd::User
+        {
+            chain.reply = Some(messages[user.index].whole_text());
+        }
         chain
+    }
+
+    /// All that the assistant says in the last link, as the client sent it.
+    pub(crate) fn last_shown(&self) -> &str {
+        &self.last_shown.text
+    }
+
+    /// The last message of it that says something.
+    pub(crate) fn last_message(&self) -> &str {
+        &self.last_shown.text[self.last_shown.last..]
+    }
+
+    /// The message that may reply to what the assistant said last.
+    pub(crate) fn reply(&self) -> Option<&str> {
+        self.reply.as_deref()
     }
 
     /// Adds a link. An empty one is none: it matches nothing.
@@ -133,6 +168,7 @@ impl Chain {
             range: first..=last,
             has_hidden_calls: open.has_hidden_calls,
         });
+        self.last_shown = open.shown;
         self.users.push(Vec::new());
     }
 
@@ -202,7 +238,9 @@ impl OpenLink {
         if message.role != Role::Assistant {
             return;
         }
-        append(&mut self.text, &canonical::said(&message.text()));
+        let text = message.text();
+        append(&mut self.text, &canonical::said(&text));
+        self.shown.push(&text);
         for call in &message.calls {
             match call.of {
                 CallOf::Client => self.call_ids.push(call.id.clone()),
@@ -210,6 +248,19 @@ impl OpenLink {
                 CallOf::Card => {}
             }
         }
+    }
+}
+
+impl ShownMessages {
+    fn push(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.last = self.text.len();
+        self.text.push_str(text);
     }
 }
 

@@ -147,6 +147,7 @@ mod tests {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         };
         let end = samples::end(Outcome::Finished { reason: "tool_calls".to_owned() }, "");
         let end = End { open: Some(open), client_calls: vec![call("c2")], ..end };
@@ -197,6 +198,7 @@ mod tests {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         };
         let reason = "tool_calls".to_owned();
         let end = samples::end(Outcome::Finished { reason }, "So.");

@@ -158,6 +158,18 @@ impl TurnRecord {
         self.end().and_then(|end| end.open.as_ref())
     }
 
+    /// The question with which the turn's text ends, as the client was sent it; all of the text
+    /// where it is not known where the question begins.
+    pub(crate) fn question(&self) -> String {
+        let said = self.said();
+        let length = self.open().and_then(|open| open.question).map(|question| question.length);
+        let start = length.and_then(|length| said.len().checked_sub(length));
+        match start.and_then(|start| said.get(start..)) {
+            Some(question) => question.to_owned(),
+            None => said,
+        }
+    }
+
     /// Whether the turn ended with a question to a person.
     pub(crate) fn has_asked(&self) -> bool {
         self.open().is_some_and(|open| !open.asked.is_empty())
