@@ -139,6 +139,14 @@ pub(crate) enum ApprovalKey {
     Turn(TurnId),
     /// All that are not decided yet.
     Open,
+    /// Those with this code, decided or not.
+    Code(String),
+}
+
+/// How the body of an approval holds its code, as JSON: it is looked for as it stands there, since
+/// it is looked up too seldom for a column of its own.
+fn code_member(code: &str) -> String {
+    format!(r#""code":"{code}""#)
 }
 
 #[derive(Clone, Debug)]

@@ -7,6 +7,7 @@ pub(crate) mod builtin;
 pub(crate) mod call_progress;
 pub(crate) mod catalogue;
 mod change_preview;
+pub(crate) mod choice_text;
 pub(crate) mod definition;
 mod disk;
 pub(crate) mod foreign_text;

@@ -21,6 +21,7 @@ mod outside;
 mod permissions;
 mod prompt;
 mod readme;
+mod renderers;
 mod routes;
 mod rows;
 mod scripts;

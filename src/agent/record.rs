@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::asking::bare_choice::ReplyCode;
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::files::RoundDigest;
@@ -216,6 +217,25 @@ pub(crate) struct OpenRound {
     /// The last text of the turn that closes the round, if a hook has said that it ends then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ends_with: Option<String>,
+    /// How the person was shown the question in the text of the turn. `None` in a record of an
+    /// older version, or where nothing was asked there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) question: Option<ShownQuestion>,
+}
+
+/// The question at the end of a turn's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShownQuestion {
+    /// Its bytes, with which `End::said` ends.
+    pub(crate) length: usize,
+    /// Whether a reply must carry its code.
+    pub(crate) code: ReplyCode,
+}
+
+impl ShownQuestion {
+    pub(crate) fn new(text: &str, code: ReplyCode) -> Self {
+        Self { length: text.len(), code }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -288,6 +308,10 @@ pub(crate) struct Asked {
     /// The answers that earlier dialogs brought, to the first of its questions.
     #[serde(default)]
     pub(crate) answered: Vec<String>,
+    /// The place of the question that is asked again, since the reply was a number beyond its
+    /// options. The same number again is taken as text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) repeated: Option<usize>,
     /// Milliseconds since 1970.
     pub(crate) created_ms: i64,
     pub(crate) expires_ms: i64,

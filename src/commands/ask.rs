@@ -54,7 +54,7 @@ When the model needs your approval or asks a question, it is shown on stderr and
 read from the terminal: a choice (1, yes, always, no), an option or your own words. Several
 questions take a line each; several approvals take one choice for all of them, or a line with
 its code and a choice for each. Without a terminal nothing is approved: the turn waits, and
---session continues it with your reply.
+--session continues it with your reply, which begins with the code of the question.
 
 Exit status:
     0  the model finished its answer
@@ -208,7 +208,7 @@ async fn ask_whole(
         Ending::Suspended(waiting) => {
             screen.question(&waiting.question);
             screen.end_question();
-            Err(suspended(outcome.session.as_deref()))
+            Err(suspended(outcome.session.as_deref(), &waiting.expected))
         }
         ending => Err(ending.into_error()),
     }
@@ -232,10 +232,10 @@ async fn converse(
         let session = outcome.session.or(question.session);
         // Without the session a reply would be a question of its own.
         let reply = match session {
-            Some(_) if screen.can_ask() => reply_at(screen, expected).await?,
+            Some(_) if screen.can_ask() => reply_at(screen, expected.clone()).await?,
             _ => None,
         };
-        let Some(reply) = reply else { return Err(suspended(session.as_deref())) };
+        let Some(reply) = reply else { return Err(suspended(session.as_deref(), &expected)) };
         screen.next_part();
         question = Question { prompt: reply, session, ..question };
     }
@@ -250,9 +250,11 @@ async fn reply_at(screen: &mut Screen, expected: Expected) -> Result<Option<Stri
 }
 
 /// The turn waits for a reply that did not come.
-fn suspended(session: Option<&str>) -> AskError {
+fn suspended(session: Option<&str>, expected: &Expected) -> AskError {
     let how = match session {
-        Some(session) => format!("reply with `toolhand ask --session {session} 1`"),
+        Some(session) => {
+            format!("reply with `toolhand ask --session {session} {}`", expected.example())
+        }
         None => "the server does not name the session".to_owned(),
     };
     let message = format!("the turn waits for your answer: {how}");

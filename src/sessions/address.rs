@@ -33,6 +33,10 @@ pub(crate) struct Chain {
     /// list.
     pub(crate) users: Vec<Vec<User>>,
     pub(crate) end: ListEnd,
+    /// The messages of the last link, as the client sent them.
+    last_shown: ShownMessages,
+    /// All of the only message behind the last link, if the list ends with it.
+    reply: Option<String>,
 }
 
 /// All that the assistant said between two user messages.
@@ -67,6 +71,14 @@ pub(crate) struct ChainTail {
     call_ids: Vec<Box<str>>,
 }
 
+/// What the assistant's messages of a link say.
+#[derive(Debug, Default)]
+struct ShownMessages {
+    text: String,
+    /// Where the last message begins that says something.
+    last: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct User {
     pub(crate) index: usize,
@@ -93,6 +105,7 @@ struct OpenLink {
     calls: Vec<CallDigest>,
     range: Option<(usize, usize)>,
     has_hidden_calls: bool,
+    shown: ShownMessages,
 }
 
 impl Chain {
@@ -102,6 +115,8 @@ impl Chain {
             links: Vec::new(),
             users: vec![Vec::new()],
             end: list_end(messages),
+            last_shown: ShownMessages::default(),
+            reply: None,
         };
         let mut open = OpenLink::default();
         for (at, message) in messages.iter().enumerate() {
@@ -118,7 +133,27 @@ impl Chain {
             }
         }
         chain.close(open);
+        if let [user] = chain.last_users()
+            && chain.end == ListEnd::User
+        {
+            chain.reply = Some(messages[user.index].whole_text());
+        }
         chain
+    }
+
+    /// All that the assistant says in the last link, as the client sent it.
+    pub(crate) fn last_shown(&self) -> &str {
+        &self.last_shown.text
+    }
+
+    /// The last message of it that says something.
+    pub(crate) fn last_message(&self) -> &str {
+        &self.last_shown.text[self.last_shown.last..]
+    }
+
+    /// The message that may reply to what the assistant said last.
+    pub(crate) fn reply(&self) -> Option<&str> {
+        self.reply.as_deref()
     }
 
     /// Adds a link. An empty one is none: it matches nothing.
@@ -138,6 +173,7 @@ impl Chain {
             range: first..=last,
             has_hidden_calls: open.has_hidden_calls,
         });
+        self.last_shown = open.shown;
         self.users.push(Vec::new());
     }
 
@@ -207,7 +243,9 @@ impl OpenLink {
         if message.role != Role::Assistant {
             return;
         }
-        append(&mut self.text, &canonical::said(&message.text()));
+        let text = message.text();
+        append(&mut self.text, &canonical::said(&text));
+        self.shown.push(&text);
         if message.calls.is_empty() {
             return;
         }
@@ -222,6 +260,19 @@ impl OpenLink {
                 CallOf::Card => {}
             }
         }
+    }
+}
+
+impl ShownMessages {
+    fn push(&mut self, text: &str) {
+        if text.trim().is_empty() {
+            return;
+        }
+        if !self.text.is_empty() {
+            self.text.push_str("\n\n");
+        }
+        self.last = self.text.len();
+        self.text.push_str(text);
     }
 }
 

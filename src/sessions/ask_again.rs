@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::enclosure::separator;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
 use crate::agent::outbox::Outbox;
 use crate::agent::presenting::{Presented, present};
-use crate::agent::record::{Asked, AskingCall, End, Entry, OpenRound, Outcome, Recorder};
+use crate::agent::record::{
+    Asked, AskingCall, End, Entry, OpenRound, Outcome, Recorder, ShownQuestion,
+};
 use crate::ids::TurnId;
 use crate::openai::chunk::RawMembers;
 
@@ -17,6 +21,10 @@ pub(super) struct AskedAgain {
     pub(super) open: OpenRound,
     pub(super) left_out: Vec<Asked>,
     pub(super) channel: AskingChannel,
+    /// Whether the reply must carry the code, whatever stands before the question.
+    pub(super) code: ReplyCode,
+    /// The text of earlier turns that the client shows in one message with the question.
+    pub(super) shown_before: String,
     /// Whether the client wants the message that asks.
     pub(super) include_messages: bool,
 }
@@ -27,8 +35,11 @@ pub(super) async fn run(
     asked: AskedAgain,
     (session, turn): (String, TurnId),
 ) {
-    let AskedAgain { open, left_out, channel, include_messages } = asked;
-    let Presented { text, calls } = present(&left_out, channel);
+    let AskedAgain { open, left_out, channel, code, shown_before, include_messages } = asked;
+    let code = code.or(ReplyCode::behind(&shown_before));
+    let Presented { text, calls } = present(&left_out, channel, code);
+    let question = ShownQuestion::new(&text, code);
+    let text = separator(&shown_before) + &text;
     let summary = Summary {
         session,
         turn,
@@ -50,7 +61,10 @@ pub(super) async fn run(
     let end = End {
         outcome: Outcome::Finished { reason: reason.as_str().to_owned() },
         last: None,
-        open: Some(still_open(open, left_out.clone(), calls.asked_by)),
+        open: Some(OpenRound {
+            question: Some(question),
+            ..still_open(open, left_out.clone(), calls.asked_by)
+        }),
         said: text.clone(),
         client_calls: calls.entries,
         summary: finished.to_record(),

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use self::beginning::Start;
-pub(crate) use self::beginning::shows_question;
+pub(crate) use self::beginning::{may_answer, names_code_of};
 use super::address::{Chain, ListEnd};
 use super::alignment::{Alignment, Group, groups};
 use super::message::{ClientMessage, Role};
@@ -60,6 +60,8 @@ pub(crate) struct Assembled {
     pub(crate) user_messages: Vec<SentMessage>,
     pub(crate) continues: bool,
     pub(crate) resumes: bool,
+    /// The text of earlier turns that the client shows in one message with this one's.
+    pub(crate) shown_before: String,
 }
 
 /// A person's reply to a question of ours.
@@ -72,8 +74,13 @@ pub(crate) struct Reply {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyForm {
-    /// The user message that follows the question, as it came.
-    Message(String),
+    /// A user message.
+    Message {
+        /// All of it, as it came.
+        words: String,
+        /// Whether it follows the question in the list.
+        is_behind_question: bool,
+    },
     /// The contents of the answers to the client's own calls by which we asked, each with its
     /// place in `OpenRound::asked_by`.
     Answers(Vec<(usize, String)>),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::address::{Chain, ChainTail, ListEnd};
-use super::assemble::{self, Assembled, Outcome, shows_question};
+use super::assemble::{self, Assembled, Outcome, may_answer};
 use super::context_limits;
-use super::decisions::{are_decided, decisions};
+use super::decisions::{OpenQuestion, are_decided, decisions};
 use super::loading::Loading;
 use super::matching::Turn;
 use super::message::ClientMessage;
@@ -22,6 +22,7 @@ use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
 use super::{Sessions, preface, typed_command};
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
 use crate::blocking::FILES;
@@ -73,6 +74,8 @@ pub(super) struct Prepared {
     /// Asks that the reply leaves out, with what is answered of them: they are asked again, and
     /// nothing runs.
     pub(super) left_out: Vec<Asked>,
+    /// Whether a reply to what is asked again must carry its code.
+    pub(super) reply_code: ReplyCode,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
     /// The turn whose open round the new one takes up.
@@ -225,6 +228,7 @@ impl Sessions {
         let found = std::mem::take(&mut resolved.found);
         let before = found.path.last().and_then(|turn| turn.context_tokens());
         let opener = found.path.last().filter(|turn| turn.open().is_some());
+        let question = opener.map(|turn| turn.question()).unwrap_or_default();
         let opener = opener.map(|turn| Turn { row: turn.row.clone(), body: turn.body.clone() });
         let server_history = request.server_history;
         let list = assemble::Request { messages, found, is_decided, may_reply, server_history };
@@ -232,11 +236,14 @@ impl Sessions {
             return Ok(None);
         };
         let (mut decided, mut left_out) = (Vec::new(), Vec::new());
+        let mut reply_code = ReplyCode::where_history_is_kept(server_history);
         if let Beginning::Resume(resume) = &mut assembled.beginning {
             let reply = assembled.reply.as_ref().map(|reply| &reply.said);
             let channel = self.asking(request).channel;
-            let known = decisions(&resume.open, approvals, reply, channel, clock::now_ms());
+            let question = OpenQuestion { open: &resume.open, text: &question, channel };
+            let known = decisions(question, approvals, reply, clock::now_ms());
             (decided, left_out) = (known.new, known.left_out);
+            reply_code = reply_code.or(known.code);
             resume.decisions = known.decided;
         }
         let context_tokens =
@@ -251,6 +258,7 @@ impl Sessions {
             assembled,
             decided,
             left_out,
+            reply_code,
             context_tokens,
             opener,
             notices: Vec::new(),
@@ -350,11 +358,8 @@ impl From<StoreError> for NotStarted {
 
 /// Whether the list ends with one user message behind a question of ours.
 fn replies(chain: &Chain, resolved: &ResolvedSession, server_history: bool) -> bool {
-    let asks = |turn: &&Arc<TurnRecord>| turn.open().is_some_and(|open| !open.asked.is_empty());
-    let asking = resolved.found.path.last().filter(asks);
-    chain.end == ListEnd::User
-        && chain.last_users().len() == 1
-        && asking.is_some_and(|asking| shows_question(chain, asking, server_history))
+    let asking = resolved.found.path.last();
+    asking.is_some_and(|asking| may_answer(chain, asking, server_history))
 }
 
 /// Whether the turn asked further, and the list ends with the answers that led to it: those of

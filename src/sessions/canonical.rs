@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::agent::asking::question_text;
 use crate::progress_lines;
 use crate::text;
 
@@ -10,12 +11,34 @@ use crate::text;
 const MAX_WORDS: usize = 10_000;
 
 /// What an assistant said: white space collapsed, without what frontends add of ours
-/// (progress lines, `<details type=…>` blocks) and without reasoning.
+/// (progress lines, `<details type=…>` blocks) and without reasoning. A question of ours at the
+/// end stays whole, whatever the text before it leaves open.
 pub(crate) fn said(text: &str) -> String {
+    let (text, question) = text.split_at(question_start(text));
     let text = without_thoughts(text);
     let plain = without_details(text);
     let plain = without_progress(&plain);
-    collapsed(&plain)
+    let mut said = collapsed(&plain);
+    let question = collapsed(question);
+    if !said.is_empty() && !question.is_empty() {
+        said.push(' ');
+    }
+    said + &question
+}
+
+/// Where the last question of ours begins: its heading has a code, and stands behind a rule or
+/// first of all.
+fn question_start(text: &str) -> usize {
+    const RULE: &str = "\n---";
+    let is_question = |rest: &str| {
+        let heading = rest.trim_start().lines().next().unwrap_or_default();
+        heading.starts_with("**") && !question_text::codes_in(heading).is_empty()
+    };
+    if is_question(text) {
+        return 0;
+    }
+    let rules = text.rmatch_indices(RULE).map(|(at, _)| at);
+    rules.into_iter().find(|at| is_question(&text[at + RULE.len()..])).unwrap_or(text.len())
 }
 
 /// The words of a user message. A frontend's wrapping of attached files ends with `</context>`.
@@ -82,12 +105,6 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
 pub(crate) fn begins_with(text: &str, start: &str) -> bool {
     let mut chars = solid(text);
     solid(start).all(|c| chars.next() == Some(c))
-}
-
-/// Whether `text` ends with `end`, but for white space.
-pub(crate) fn ends_with(text: &str, end: &str) -> bool {
-    let mut chars = text.chars().rev().filter(|c| !c.is_whitespace());
-    end.chars().rev().filter(|c| !c.is_whitespace()).all(|c| chars.next() == Some(c))
 }
 
 /// What stands behind the first characters of `text`, as many as `start` has beside white
@@ -193,6 +210,21 @@ mod tests {
     }
 
     #[test]
+    fn a_question_of_ours_is_never_cut() {
+        let question = "**Bash needs your approval** (`KXRT`)\n\n```sh\n<details type=x>\n→ Read a.rs\n✓ Read a.rs (1.2 s, 7 characters)\n```";
+        for (before, kept) in [
+            ("<think>hm", ""),
+            ("So.\n<details type=\"reasoning\">\n> hm", "So."),
+            ("✓ Read a.rs (1.2 s, 7 characters)\nSo.", "So."),
+            ("So.\n\n---\n\n**not ours**\n<details type=x>", "So. --- **not ours**"),
+        ] {
+            let expected = format!("{kept} --- {}", collapsed(question));
+            check(&format!("{before}\n\n---\n\n{question}"), expected.trim());
+        }
+        check(question, &collapsed(question));
+    }
+
+    #[test]
     fn progress_lines_are_known_by_the_line_that_ends_a_call() {
         check("→ Read a.rs\n✓ Read a.rs (1.2 s, 7 characters)\nDone", "Done");
         check("→ Read on\nDone", "→ Read on Done");
@@ -211,7 +243,6 @@ mod tests {
     #[test]
     fn texts_are_compared_without_white_space() {
         assert!(is_same("Hello wor ld", "Hello world") && !is_same("a", "ab"));
-        assert!(ends_with("a b c", "bc") && ends_with("a", "") && !ends_with("a", "ba"));
         assert!(begins_with("a b c", "ab") && begins_with("a", "") && !begins_with("a", "ab"));
         assert_eq!((behind("a b c", "ab"), behind("a b", "")), (" c", "a b"));
         assert_eq!((behind("ab", "ab"), behind("ab", "abc")), ("", ""));

@@ -3,9 +3,11 @@
 
 use super::assemble::ReplyForm;
 use super::recorder::json;
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::asking::choice::{deny_all, is_expired};
 use crate::agent::asking::dialog::{ASK_USER, read_dialog_answer, read_toolhand_approval};
-use crate::agent::asking::reply::{Reply, read_reply};
+use crate::agent::asking::outcome::Reply;
+use crate::agent::asking::reply::{RepliedTo, read_reply};
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::record::{Asked, OpenRound};
 use crate::execution::ask::Decision;
@@ -21,18 +23,31 @@ pub(super) struct Decisions {
     pub(super) new: Vec<Change>,
     /// The reply leaves these asks out, or answers only the first of their questions.
     pub(super) left_out: Vec<Asked>,
+    /// Whether a reply to what is asked again must carry its code.
+    pub(super) code: ReplyCode,
+}
+
+/// The question that a request may reply to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenQuestion<'a> {
+    pub(super) open: &'a OpenRound,
+    /// Its text, as the person was shown it.
+    pub(super) text: &'a str,
+    /// How a person can be asked in this request.
+    pub(super) channel: AskingChannel,
 }
 
 /// `rows` are the approvals of the round. What they say stands, whatever the reply says, as long
 /// as the approval is valid.
 pub(super) fn decisions(
-    open: &OpenRound,
+    question: OpenQuestion<'_>,
     rows: &[ApprovalRow],
     reply: Option<&ReplyForm>,
-    channel: AskingChannel,
     now_ms: i64,
 ) -> Decisions {
-    let mut known = Decisions::default();
+    let open = question.open;
+    let code = reply.map_or(ReplyCode::Optional, |reply| code_of(open, reply));
+    let mut known = Decisions { code, ..Decisions::default() };
     let mut undecided = Vec::new();
     for asked in &open.asked {
         if rows.iter().all(|row| row.id != asked.id) {
@@ -49,7 +64,7 @@ pub(super) fn decisions(
             None => undecided.push(asked.clone()),
         }
     }
-    let read = reply.map(|reply| read(open, &undecided, reply, channel, now_ms));
+    let read = reply.map(|reply| read(question, &undecided, reply, now_ms));
     let Reply { decided, left_out } = read.unwrap_or_default();
     known.left_out = left_out;
     let change = |decided: &Decided| decide(decided.approval.clone(), &decided.decision);
@@ -69,22 +84,29 @@ fn recorded(asked: &Asked, rows: &[ApprovalRow]) -> Option<Decided> {
     Some(Decided { approval: asked.id.clone(), slot: asked.slot, decision })
 }
 
-fn read(
-    open: &OpenRound,
-    undecided: &[Asked],
-    reply: &ReplyForm,
-    channel: AskingChannel,
-    now_ms: i64,
-) -> Reply {
+/// Whether the reply must carry a code. The bare choice counts only behind the question itself.
+fn code_of(open: &OpenRound, reply: &ReplyForm) -> ReplyCode {
+    let asked = open.question.map_or(ReplyCode::Required, |question| question.code);
+    match reply {
+        ReplyForm::Message { is_behind_question: false, .. } => ReplyCode::Required,
+        ReplyForm::Message { is_behind_question: true, .. } => asked,
+        // A dialog is answered by the id of its call.
+        ReplyForm::Answers(_) => ReplyCode::Optional,
+    }
+}
+
+fn read(question: OpenQuestion<'_>, undecided: &[Asked], reply: &ReplyForm, now_ms: i64) -> Reply {
+    let OpenQuestion { open, text, channel } = question;
     match reply {
         // Only REST decides: words are remarks.
-        ReplyForm::Message(words) if channel == AskingChannel::Rest => {
+        ReplyForm::Message { words, .. } if channel == AskingChannel::Rest => {
             Reply { decided: deny_all(undecided, words), left_out: Vec::new() }
         }
-        ReplyForm::Message(words) => {
+        ReplyForm::Message { words, .. } => {
             let is_decided = |asked: &&Asked| undecided.iter().all(|other| other.id != asked.id);
             let decided: Vec<Asked> = open.asked.iter().filter(is_decided).cloned().collect();
-            read_reply(undecided, &decided, words, now_ms)
+            let (asked, decided, code) = (undecided, decided.as_slice(), code_of(open, reply));
+            read_reply(RepliedTo { asked, decided, question: text, code }, words, now_ms)
         }
         ReplyForm::Answers(answers) => {
             let mut read = Reply::default();

@@ -169,6 +169,7 @@ mod tests {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         };
         let end = samples::end(Outcome::Finished { reason: "tool_calls".to_owned() }, "");
         let end = End { open: Some(open), client_calls: vec![call("c2")], ..end };
@@ -279,6 +280,7 @@ mod tests {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         };
         let reason = "tool_calls".to_owned();
         let end = samples::end(Outcome::Finished { reason }, "So.");

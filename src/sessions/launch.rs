@@ -25,6 +25,7 @@ use super::running::{
 };
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::beginning::{Asking, Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
@@ -65,6 +66,8 @@ pub(super) struct Recorded {
     pieces: Vec<HistoryPiece>,
     beginning: Beginning,
     left_out: Vec<Asked>,
+    reply_code: ReplyCode,
+    shown_before: String,
     context_tokens: Option<u64>,
     notices: Vec<String>,
 }
@@ -94,6 +97,7 @@ impl Sessions {
             mut assembled,
             mut decided,
             left_out,
+            reply_code,
             context_tokens,
             opener,
             notices,
@@ -170,6 +174,7 @@ impl Sessions {
         }
         let ResolvedSession { slot, guard, .. } = resolved;
         let (pieces, beginning) = (assembled.pieces, assembled.beginning);
+        let shown_before = assembled.shown_before;
         let recorder: Arc<dyn Recorder> = Arc::new(recorder);
         Ok(Recorded {
             turn,
@@ -179,6 +184,8 @@ impl Sessions {
             pieces,
             beginning,
             left_out,
+            reply_code,
+            shown_before,
             context_tokens,
             notices,
         })
@@ -193,7 +200,8 @@ impl Sessions {
         (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
-        let Recorded { left_out, context_tokens, notices, .. } = recorded;
+        let Recorded { left_out, reply_code: code, shown_before, context_tokens, notices, .. } =
+            recorded;
         let chosen = turn.context.preferences.save().progress;
         if let Some(progress) = chosen.and_then(|word| Progress::from_word(&word))
             && !request.names_progress
@@ -207,11 +215,14 @@ impl Sessions {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 let channel = self.asking(&request).channel;
                 let include_messages = request.include_messages;
-                let asked = AskedAgain { open: resume.open, left_out, channel, include_messages };
+                let open = resume.open;
+                let asked =
+                    AskedAgain { open, left_out, channel, code, shown_before, include_messages };
                 start_asking_again(turn, request.model, recorder, asked)
             }
             beginning => {
-                let pieces = Pieces { history: pieces, beginning, context_tokens, notices };
+                let history = pieces;
+                let pieces = Pieces { history, beginning, context_tokens, notices, shown_before };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -248,7 +259,9 @@ impl Sessions {
         };
         let sharing = self.sharing(&request, &caller, permit, None);
         let (context_tokens, notices) = (None, Vec::new());
-        let pieces = Pieces { history: pieces, beginning: Beginning::Ask, context_tokens, notices };
+        let (history, shown_before) = (pieces, String::new());
+        let beginning = Beginning::Ask;
+        let pieces = Pieces { history, beginning, context_tokens, notices, shown_before };
         let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))

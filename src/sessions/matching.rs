@@ -318,7 +318,9 @@ pub(crate) fn shows(link: &Link, said: &str, status: TurnStatus) -> bool {
     let is_cut = canonical::begins_with(said, &link.text) && !link.text.is_empty();
     // Of a crashed turn the client may have seen more than was recorded.
     let is_crashed = status == TurnStatus::Crashed;
-    (is_cut && (is_interrupted(status) || is_long()))
+    // A client may keep the model's own words without our question behind them.
+    let is_suspended = status == TurnStatus::Suspended;
+    (is_cut && (is_interrupted(status) || is_suspended || is_long()))
         || (is_crashed && canonical::begins_with(&link.text, said))
 }
 

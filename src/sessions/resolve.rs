@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Sessions;
 use super::address::Chain;
+use super::assemble::names_code_of;
 use super::id_sources::ExplicitId;
 use super::loading::Loading;
 use super::pending_names::NameGuard;
@@ -125,6 +126,9 @@ impl Sessions {
         id: &SessionId,
     ) -> Result<Found, StoreError> {
         let found = search.in_session(id).await?;
+        if let Some(asking) = self.by_question_in(search, named, (id, &found)).await? {
+            return Ok(asking);
+        }
         let is_whole = found.links == search.chain.links.len() && found.agrees;
         if matches!(named, ExplicitId::Own(_)) || is_whole {
             return Ok(found);
@@ -133,6 +137,34 @@ impl Sessions {
         let fits_better = found.links < elsewhere.links
             || (found.links == elsewhere.links && elsewhere.agrees && !found.agrees);
         Ok(if elsewhere.session.is_some() && fits_better { elsewhere } else { found })
+    }
+
+    /// The question of the session that the list ends with, or whose code the reply names, where
+    /// the list does not lead to it.
+    async fn by_question_in(
+        &self,
+        search: Search<'_>,
+        named: &ExplicitId,
+        (id, found): (&SessionId, &Found),
+    ) -> Result<Option<Found>, StoreError> {
+        let asks = found.path.last().is_some_and(|last| last.has_asked());
+        if search.chain.links.is_empty() {
+            let is_of_newest =
+                found.path.last().is_some_and(|last| names_code_of(search.chain, last));
+            return if is_of_newest { Ok(None) } else { search.by_decided_code(id).await };
+        }
+        if found.links == search.chain.links.len() && asks {
+            return Ok(None);
+        }
+        let asking = search.by_question().await?;
+        let is_own = |found: &Found| {
+            let last = found.path.last();
+            last.is_some_and(|asking| {
+                let name = asking.body.session_name.as_deref();
+                asking.row.session == *id || name == Some(named.text())
+            })
+        };
+        Ok(asking.filter(is_own))
     }
 
     /// By content address. Where that is off, a frontend's chat still finds its own turns.
@@ -209,7 +241,16 @@ impl Sessions {
     }
 
     async fn by_content(&self, search: Search<'_>) -> Result<Found, StoreError> {
-        if self.content_address { search.by_content().await } else { Ok(Found::default()) }
+        if !self.content_address {
+            return Ok(Found::default());
+        }
+        let found = search.by_content().await?;
+        let is_whole = found.links == search.chain.links.len() && found.session.is_some();
+        if is_whole {
+            return Ok(found);
+        }
+        // A list that begins later than the conversation.
+        Ok(search.by_question().await?.unwrap_or(found))
     }
 
     pub(super) async fn session_named(

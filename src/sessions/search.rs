@@ -1,5 +1,7 @@
 //! Finds the record that a client's list goes on from: asks the store what `matching` decides by.
 
+mod question;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 

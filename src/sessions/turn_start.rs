@@ -6,6 +6,7 @@ use super::approval_settings::ApprovalChannel;
 use super::request::{ChatRequest, Progress};
 use super::running::TurnIdentity;
 use super::{Sessions, answer_form};
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::asking::dialog::TOOLHAND_APPROVAL;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
@@ -27,6 +28,8 @@ pub(super) struct Pieces {
     pub(super) context_tokens: Option<u64>,
     /// What hooks told the person.
     pub(super) notices: Vec<String>,
+    /// The text of earlier turns that the client shows in one message with this one's.
+    pub(super) shown_before: String,
 }
 
 impl Sessions {
@@ -34,7 +37,7 @@ impl Sessions {
         &self,
         request: ChatRequest,
         (asking, pipeline): (Asking, Pipeline),
-        Pieces { history: pieces, beginning, context_tokens, notices }: Pieces,
+        pieces: Pieces,
         identity: &TurnIdentity,
     ) -> TurnStart {
         let ChatRequest {
@@ -47,8 +50,10 @@ impl Sessions {
             stream,
             progress,
             include_messages,
+            server_history,
             ..
         } = request;
+        let Pieces { history, beginning, context_tokens, notices, shown_before } = pieces;
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -71,7 +76,7 @@ impl Sessions {
             cards: stream && progress == Some(Progress::Cards),
             conversation: Conversation::new(Opening {
                 fields,
-                pieces,
+                pieces: history,
                 server_tools: pipeline.tools.joined_definitions().clone(),
                 client_tools: definitions,
                 tool_choice,
@@ -89,6 +94,8 @@ impl Sessions {
             beginning,
             notices,
             asking,
+            reply_code: ReplyCode::where_history_is_kept(server_history),
+            shown_before,
             include_messages,
             began_ms: identity.started_ms,
         }

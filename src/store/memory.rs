@@ -9,7 +9,9 @@ use futures::future::{BoxFuture, ready};
 use super::rows::{
     ApprovalRow, Change, Digest, EntryRow, SessionRow, SessionSummary, TurnRow, TurnStatus,
 };
-use super::{ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey};
+use super::{
+    ApprovalKey, SessionKey, SessionPage, SizeOf, Store, StoreError, TurnKey, code_member,
+};
 use crate::ids::{ApprovalId, Scope, SessionId, TurnId};
 use crate::sync;
 
@@ -196,6 +198,9 @@ impl Store for MemoryStore {
                 ApprovalKey::Id(id) => row.id == *id,
                 ApprovalKey::Turn(turn) => row.turn == *turn,
                 ApprovalKey::Open => row.decision.is_none(),
+                ApprovalKey::Code(code) => {
+                    String::from_utf8_lossy(&row.body).contains(&code_member(code))
+                }
             };
             let own = rows.approvals.iter().filter(|row| row.scope == scope);
             own.filter(is_asked).cloned().collect()

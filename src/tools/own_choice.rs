@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::one_line;
+use super::choice_text::ChoiceText;
 
 /// One of them. Its number is its place in the list, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,16 +17,13 @@ pub(crate) struct OwnChoice {
     pub(crate) allows: bool,
 }
 
-/// The place of the choice that the whole text is: its number, also as `1.` and `1)`, a word or
-/// the label. Case does not matter, nor white space around and between words.
+/// The place of the choice that the whole text is: its number, a word or the label.
 pub(crate) fn chosen(choices: &[OwnChoice], text: &str) -> Option<usize> {
-    let folded = |text: &str| one_line(text).to_ascii_lowercase();
-    let text = folded(text);
-    let number = text.strip_suffix(['.', ')']).unwrap_or(&text);
+    let text = ChoiceText::new(text);
     let is_it = |(place, choice): (usize, &OwnChoice)| {
-        number == (place + 1).to_string()
-            || folded(&choice.label) == text
-            || choice.words.contains(&text)
+        text.number == Some(place + 1)
+            || text.is_label(&choice.label)
+            || choice.words.iter().any(|word| *word == text.word())
     };
     choices.iter().enumerate().position(is_it)
 }
@@ -45,15 +42,13 @@ mod tests {
         };
         let choices =
             [choice("Go on", &["yes", "allow"], true), choice("Stay here", &["no"], false)];
-        for first in ["1", "1.", " 1)\n", "go  ON", "Yes", "allow"] {
+        for first in ["1", "1.", " 1)\n", "\u{ff11}", "go  ON", "Yes", "yes.", "y", "ok", "allow"] {
             assert_eq!(chosen(&choices, first), Some(0), "{first:?}");
         }
-        for second in ["2", "NO", "stay here"] {
+        for second in ["2", "NO", "n", "stay here", "Stay here."] {
             assert_eq!(chosen(&choices, second), Some(1), "{second:?}");
         }
-        for none in
-            ["", "3", "0", "01", "1..", "yes.", "go on 1", "always", "\u{ff11}", "1\u{200b}"]
-        {
+        for none in ["", "3", "0", "01", "1..", "yes!", "go on 1", "always", "1\u{200b}"] {
             assert_eq!(chosen(&choices, none), None, "{none:?}");
         }
     }

@@ -80,7 +80,7 @@ async fn request(upstream: &Upstream, number: usize) -> (Value, Value) {
 
 fn waits(ended: &Ended) -> bool {
     let sentence = format!(
-        "toolhand: the turn waits for your answer: reply with `toolhand ask --session {SESSION} 1`\n"
+        "toolhand: the turn waits for your answer: reply with `toolhand ask --session {SESSION} \"KXQZ 1\"`\n"
     );
     ended.code == Some(3) && ended.stderr.ends_with(&sentence)
 }
@@ -104,7 +104,7 @@ async fn a_reply_at_the_terminal_goes_on_with_the_turn() {
     let (messages, extension) = request(&upstream, 0).await;
     assert_eq!(messages, json!([{ "role": "user", "content": "Build." }]));
     assert_eq!(extension, json!({ "progress": "events" }));
-    for (number, reply) in [(1, "1"), (2, "yes")] {
+    for (number, reply) in [(1, "KXQZ 1"), (2, "KXQZ yes")] {
         let (messages, extension) = request(&upstream, number).await;
         assert_eq!(messages, json!([{ "role": "user", "content": reply }]));
         let expected = json!({ "progress": "events", "session": SESSION, "history": "server" });
@@ -181,7 +181,7 @@ async fn several_questions_take_a_line_each() {
 
     assert_eq!(code, Some(0), "{screen}");
     assert_eq!(screen.matches("question 2 of 2 > ").count(), 2, "an empty line is no answer");
-    for (number, reply) in [(1, "1\na large one"), (2, "yes")] {
+    for (number, reply) in [(1, "KXQZ 1\na large one"), (2, "KXQZ yes")] {
         let (messages, _) = request(&upstream, number).await;
         assert_eq!(messages, json!([{ "role": "user", "content": reply }]));
     }
@@ -191,7 +191,7 @@ async fn several_questions_take_a_line_each() {
 async fn several_approvals_take_one_choice_or_a_line_for_each_code() {
     let prompt = "one choice for all 2, or a line `CODE choice` for each > ";
     for (keys, reply) in [
-        ("1\n", "1"),
+        ("1\n", "KXQZ 1\nBCDF 1"),
         ("what for?\n", "what for?"),
         ("KXQZ 1\nbcdf no\n", "KXQZ 1\nbcdf no"),
         ("BCDF always\n\n", "BCDF always"),
@@ -336,14 +336,62 @@ async fn an_open_question_of_a_named_session_is_answered_by_a_later_call() {
 
     assert_eq!(asked.code, Some(3), "{asked:?}");
     assert!(asked.stderr.contains("echo done >> made.txt"), "{asked:?}");
-    assert!(asked.stderr.contains("toolhand ask --session mine 1"), "{asked:?}");
+    let code = crate::sessions::asking::codes(&asked.stderr).remove(0);
+    let how = format!("toolhand ask --session mine \"{code} 1\"");
+    assert!(asked.stderr.contains(&how), "{asked:?}");
+    assert!(!server.workspace().join("made.txt").exists());
+
+    // A bare choice may be meant for another question: it is asked again.
+    let bare = Ask::of(&server, &["-s", "mine", "1"]).run().await;
+    assert_eq!(bare.code, Some(3), "{bare:?}");
+    assert!(bare.stderr.contains(&format!("such as `{code} 1`")), "{bare:?}");
     assert!(!server.workspace().join("made.txt").exists());
     upstream.round(says("Made."));
 
-    let replied = Ask::of(&server, &["-s", "mine", "1"]).run().await;
+    let replied = Ask::of(&server, &["-s", "mine", &format!("{code} 1")]).run().await;
 
     assert_eq!((replied.code, replied.stdout.as_str()), (Some(0), "Made."), "{replied:?}");
     assert_eq!(server.file("made.txt"), "done\n");
     let sent = upstream.request(1).await.json()["messages"].to_string();
     assert!(!sent.contains("needs your approval"), "the question never goes upstream: {sent}");
+}
+
+/// Two terminals look at one session: the reply of the first is to what the first was shown.
+#[tokio::test]
+async fn x14_a_reply_at_a_terminal_is_to_the_question_that_the_terminal_shows() {
+    for key in ["1\n", "yes\n", "2\n"] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).argument("--sandbox=off").start().await;
+        let runs = |file: &str| {
+            let command = json!({ "command": format!("echo ran >> {file}") });
+            upstream.round(crate::support::chunks::calls(&[("c1", "Bash", command)]));
+        };
+        let at_terminal = |words: &str| {
+            let ask = Ask::of(&server, &["-s", "shared", words]);
+            ask.variable("NO_COLOR", "1").on_terminal()
+        };
+        runs("one.txt");
+        let mut first = at_terminal("Do one.");
+        first.written("echo ran >> one.txt").await;
+        first.written("> ").await;
+        runs("two.txt");
+        let mut second = at_terminal("Not that one.");
+        second.written("echo ran >> two.txt").await;
+        second.written("> ").await;
+
+        first.press(key);
+        first.written("echo ran >> two.txt").await;
+        first.written("> ").await;
+
+        let exists = |file: &str| server.workspace().join(file).exists();
+        assert!(!exists("one.txt") && !exists("two.txt"), "{key:?}");
+        assert_eq!(crate::sessions::asking::open(&server.client()).await.len(), 1);
+        first.press("\u{4}");
+        assert_eq!(first.end().await.0, Some(3));
+        upstream.round(says("Done."));
+        second.press("1\n");
+        let (code, screen) = second.end().await;
+        assert_eq!(code, Some(0), "{screen}");
+        assert!(!exists("one.txt") && exists("two.txt"), "{key:?}");
+    }
 }

@@ -62,6 +62,8 @@ pub(super) struct Conversation<'a> {
     body: Value,
     /// The asks that were decided over REST.
     known: HashSet<String>,
+    /// The codes of the asks that were decided in the conversation.
+    decided_codes: Vec<String>,
     /// The marks of turns by their ids.
     marks: HashMap<String, String>,
     /// The id of the turn that was begun last.
@@ -80,6 +82,7 @@ impl<'a> Conversation<'a> {
             list: vec![user(&format!("Go {seed}."))],
             body: Value::Null,
             known: HashSet::new(),
+            decided_codes: Vec::new(),
             marks: HashMap::new(),
             turn: String::new(),
             played: Played::default(),
@@ -299,6 +302,16 @@ impl<'a> Conversation<'a> {
         true
     }
 
+    /// Names what was decided before, or nobody has asked. All is asked again.
+    fn reply_to_another(&mut self, asked: &[Value]) -> String {
+        const FOREIGN: [&str; 2] = ["BCDF", "ZXWT"];
+        let is_asked = |code: &str| asked.iter().any(|ask| ask["code"] == code);
+        let known = self.decided_codes.iter().map(String::as_str).chain(FOREIGN);
+        let others: Vec<&str> = known.filter(|code| !is_asked(code)).collect();
+        let choice = *self.random.pick(&["1", "yes", "always", "3"]);
+        format!("{} {choice}", self.random.pick(&others))
+    }
+
     fn allows(&mut self, ask: &Value) -> bool {
         let is_allowed = self.random.happens(65);
         self.decided(ask, is_allowed);
@@ -330,6 +343,11 @@ impl<'a> Conversation<'a> {
 
     /// Decides in the conversation.
     fn reply(&mut self, asked: &[Value]) -> String {
+        if self.random.happens(15) {
+            return self.reply_to_another(asked);
+        }
+        let codes = asked.iter().filter_map(|ask| ask["code"].as_str());
+        self.decided_codes.extend(codes.map(str::to_owned));
         if self.random.happens(40) {
             let (reply, is_allowed) = *self.random.pick(&[
                 ("1", true),

@@ -27,7 +27,7 @@ async fn two(upstream: &Upstream, server: &crate::support::server::Server) -> (T
 /// A client that stopped before our question keeps the model's own words.
 #[tokio::test]
 async fn x5_a_reply_behind_a_question_that_is_not_shown_whole_approves_nothing() {
-    for cut in ["", "\n\n**Bash needs your"] {
+    for cut in ["", "\n\n---\n\n**Bash needs your"] {
         let upstream = Upstream::start();
         let server = server(&upstream).await;
         let arguments = json!({ "command": "echo ran >> a" });
@@ -36,17 +36,16 @@ async fn x5_a_reply_behind_a_question_that_is_not_shown_whole_approves_nothing()
         let mut talk = Talk::new(server.client());
         let question = talk.say("Do it.").await;
         assert!(question.starts_with(OFFER) && question.contains("**Bash needs your approval**"));
-        upstream.round(says("The first, then."));
 
-        let list = [user("Do it."), assistant(&format!("{OFFER}{cut}")), user("1")];
-        let answer = server.client().chat(&conversation(&list)).await;
+        let mut list = vec![user("Do it."), assistant(&format!("{OFFER}{cut}")), user("1")];
+        let again = server.client().chat(&conversation(&list)).await.text();
 
-        assert_eq!((answer.text().as_str(), times_run(&server, "a")), ("The first, then.", 0));
-        // Shown whole, it can still be answered.
-        runs(&upstream, "a");
-        upstream.otherwise(says("Done."));
-        let list = [user("Do it."), assistant(&question), user("1")];
-        server.client().chat(&conversation(&list)).await;
+        assert_eq!((codes(&again), times_run(&server, "a")), (codes(&question), 0));
+        // Asked again, and shown whole, it can still be answered by its code.
+        upstream.round(says("Done."));
+        let code = codes(&again).remove(0);
+        list.extend([assistant(&again), user(&format!("{code} 1"))]);
+        assert_eq!(server.client().chat(&conversation(&list)).await.text(), "Done.");
         assert_eq!(times_run(&server, "a"), 1);
     }
 }

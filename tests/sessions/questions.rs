@@ -45,8 +45,7 @@ async fn a_reply_in_the_conversation_answers_line_by_line() {
         ("red\n2", "Red", "2"),
         ("2\n3", "Green", "L, XL"),
         ("1.\n1, l, xl", "Red", "1, L, XL"),
-        ("9\n9", "9", "9"),
-        ("0\nnone of these", "0", "none of these"),
+        ("-9\nnone of these", "-9", "none of these"),
         ("mauve", "mauve", "(no answer)"),
         ("### Task:\n<context>1\n1</context>\ngreen\n1", "Green", "1"),
     ] {
@@ -64,6 +63,49 @@ async fn a_reply_in_the_conversation_answers_line_by_line() {
         assert_eq!(answers(&upstream, count).await, expected, "{reply:?}");
         let told = told(&upstream.request(count).await);
         assert!(told.len() == 3 && told[2].starts_with("tool: "), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_beyond_the_options_is_asked_again_once_and_then_taken_as_text() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let mut talk = Talk::new(server.client());
+    asks(&upstream, &two());
+    let first = talk.say("Order.").await;
+    let again = talk.say("9\n1").await;
+    assert_eq!(codes(&again), codes(&first));
+    assert!(again.contains("No option has the number that you sent"), "{again}");
+    assert!(again.contains("Colour?") && again.contains("Sizes?"), "{again}");
+    let sizes = talk.say("9\n7").await;
+    assert!(sizes.contains("Sizes?") && !sizes.contains("Colour?"), "{sizes}");
+    assert_eq!(upstream.requests().len(), 1);
+    upstream.round(says("Ordered."));
+
+    assert_eq!(talk.say("7").await, "Ordered.");
+
+    assert_eq!(answers(&upstream, 1).await, json!({ "Colour?": "9", "Sizes?": "7" }));
+}
+
+#[tokio::test]
+async fn several_questions_with_one_choice_each_are_answered_on_one_line() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    for (reply, inside, outside) in
+        [("1, 2", "Red", "Blue"), ("2,1", "Green", "White"), ("green, blue.", "Green", "Blue")]
+    {
+        let mut talk = Talk::new(server.client());
+        let inside_question = question("Inside?", &["Red", "Green"], false);
+        let outside_question = question("Outside?", &["White", "Blue"], false);
+        asks(&upstream, &[inside_question, outside_question]);
+        talk.say(&format!("Paint for {reply:?}.")).await;
+        upstream.round(says("Painted."));
+        let count = upstream.requests().len();
+
+        assert_eq!(talk.say(reply).await, "Painted.");
+
+        let expected = json!({ "Inside?": inside, "Outside?": outside });
+        assert_eq!(answers(&upstream, count).await, expected, "{reply:?}");
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, Decision, GrantScope, OwnChoice};
-use crate::text::one_line;
+use crate::tools::choice_text::ChoiceText;
 use crate::tools::own_choice::chosen;
 use crate::tools::question::QuestionOption;
 
@@ -36,15 +36,13 @@ impl Choice {
         }
     }
 
-    /// The choice, if the whole text is one: its number, also as `1.` and `1)`, a word, or the
-    /// label. White space around and between words does not matter.
+    /// The choice, if the whole text is one: its number, a word, or the label.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let text = one_line(text).to_ascii_lowercase();
-        let number = text.strip_suffix(['.', ')']).unwrap_or(&text);
-        Some(match (number, text.as_str()) {
-            ("1", _) | (_, "yes" | "allow" | "allow once") => Self::AllowOnce,
-            ("2", _) | (_, "always" | "allow for this session") => Self::AllowForSession,
-            ("3", _) | (_, "no" | "deny") => Self::Deny,
+        let text = ChoiceText::new(text);
+        Some(match (text.number, text.word()) {
+            (Some(1), _) | (_, "yes" | "allow" | "allow once") => Self::AllowOnce,
+            (Some(2), _) | (_, "always" | "allow for this session") => Self::AllowForSession,
+            (Some(3), _) | (_, "no" | "deny") => Self::Deny,
             _ => return None,
         })
     }

@@ -20,6 +20,11 @@ pub(crate) fn codes(ids: &[ApprovalId]) -> Vec<String> {
     ids.iter().map(unused).collect()
 }
 
+/// Whether the word can be a code of some ask.
+pub(crate) fn is_code(word: &str) -> bool {
+    word.len() == LENGTH && word.bytes().all(|byte| LETTERS.contains(&byte.to_ascii_uppercase()))
+}
+
 fn code(id: &ApprovalId, attempt: u32) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("toolhand code of an ask");
     hasher.update(&attempt.to_le_bytes()).update(id.as_str().as_bytes());
@@ -38,9 +43,9 @@ mod tests {
         let all = codes(&ids);
         assert_eq!(all, codes(&ids));
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), ids.len());
+        assert!(["", "deny", "KXR", "KXRTB", "KXR1"].iter().all(|word| !is_code(word)));
         for code in &all {
-            assert_eq!(code.len(), LENGTH);
-            assert!(code.bytes().all(|letter| LETTERS.contains(&letter)), "{code}");
+            assert!(is_code(code) && is_code(&code.to_lowercase()), "{code}");
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::answers::answer;
 use super::choice::{Choice, choices, decide_own, decided, deny_all, is_expired, read_choice};
 use super::message::effect;
-use super::reply::{Reply, answer};
+use super::outcome::Reply;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Decision, OwnChoice, Question};

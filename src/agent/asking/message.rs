@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::bare_choice::ReplyCode;
 use super::choice::Choice;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
@@ -10,7 +11,7 @@ use crate::markdown;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
 /// asks, its dialog has the choices, and the message holds the effects alone.
-pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
+pub(crate) fn message(asked: &[Asked], channel: AskingChannel, code: ReplyCode) -> String {
     let mut message = String::new();
     for asked in asked {
         if !message.is_empty() {
@@ -24,7 +25,7 @@ pub(crate) fn message(asked: &[Asked], channel: AskingChannel) -> String {
             message.push_str(&where_to_decide(asked));
         }
         AskingChannel::Conversation | AskingChannel::Nobody => {
-            message.push_str(&how_to_reply(asked));
+            message.push_str(&how_to_reply(asked, code));
         }
     }
     message.trim_end().to_owned()
@@ -80,26 +81,48 @@ fn question(question: &Question) -> String {
     text
 }
 
-fn how_to_reply(asked: &[Asked]) -> String {
+fn how_to_reply(asked: &[Asked], code: ReplyCode) -> String {
     match asked {
         [] => String::new(),
         [first @ Asked { ask: Ask { about: About::Questions { .. }, .. }, .. }, ..] => {
-            how_to_answer(first.unanswered())
+            how_to_answer(first, code)
         }
-        [one] if !one.ask.own_choices().is_empty() => own_choices(one.ask.own_choices()),
+        [one] if !one.ask.own_choices().is_empty() => {
+            own_choices(one.ask.own_choices(), &which_number(one, code))
+        }
         [one] => format!(
-            "\n{}\nReply with the number alone. Any other reply denies it and is passed to the model.\n",
-            choices(std::slice::from_ref(one))
+            "\n{}\n{} Any other reply denies it and is passed to the model.\n",
+            choices(std::slice::from_ref(one)),
+            which_number(one, code)
         ),
         all => {
             let example: Vec<_> = all.iter().map(|asked| format!("`{} 1`", asked.code)).collect();
+            let number_for_all = match code {
+                ReplyCode::Optional => {
+                    "Reply with one number alone for all of them, or with one line"
+                }
+                ReplyCode::Required => {
+                    "A number alone does not count here. Reply with one line, its code and its number,"
+                }
+            };
             format!(
-                "\n{}\nReply with one number alone for all of them, or with one line for each: \
-                 {}. Any other reply denies them all and is passed to the model.\n",
+                "\n{}\n{number_for_all} for each: {}. Any other reply denies them all and is passed \
+                 to the model.\n",
                 choices(all),
                 example.join(", ")
             )
         }
+    }
+}
+
+/// What a reply with a number must be.
+fn which_number(asked: &Asked, code: ReplyCode) -> String {
+    match code {
+        ReplyCode::Optional => "Reply with the number alone.".to_owned(),
+        ReplyCode::Required => format!(
+            "A number alone does not count here. Reply with the code and the number, such as `{} 1`.",
+            asked.code
+        ),
     }
 }
 
@@ -113,7 +136,7 @@ fn choices(asked: &[Asked]) -> String {
 }
 
 /// The choices that a call offers itself.
-fn own_choices(choices: &[OwnChoice]) -> String {
+fn own_choices(choices: &[OwnChoice], which_number: &str) -> String {
     let mut text = "\n".to_owned();
     for (index, choice) in choices.iter().enumerate() {
         let (label, description) =
@@ -125,10 +148,7 @@ fn own_choices(choices: &[OwnChoice]) -> String {
         Some(place) => format!("counts as `{}`", place + 1),
         None => "declines it".to_owned(),
     };
-    let _ = writeln!(
-        text,
-        "\nReply with the number alone. Any other reply {counts} and is passed to the model."
-    );
+    let _ = writeln!(text, "\n{which_number} Any other reply {counts} and is passed to the model.");
     text
 }
 
@@ -145,16 +165,31 @@ fn covered(asked: &[Asked]) -> String {
     }
 }
 
-fn how_to_answer(questions: &[Question]) -> String {
+fn how_to_answer(asked: &Asked, code: ReplyCode) -> String {
+    let questions = asked.unanswered();
     let several = if questions.iter().any(|question| question.multi_select) {
         " Several choices are separated by commas."
     } else {
         ""
     };
+    let with_code = match code {
+        ReplyCode::Optional => String::new(),
+        ReplyCode::Required => format!(
+            " Numbers alone do not count here: begin the reply with the code, such as `{} 1`.",
+            asked.code
+        ),
+    };
+    let again = match asked.repeated {
+        Some(_) => {
+            " No option has the number that you sent; sent again, it is taken as your words."
+        }
+        None => "",
+    };
     match questions.len() {
-        1 => format!("\nReply with a number, or in your own words.{several}\n"),
+        1 => format!("\nReply with a number, or in your own words.{several}{with_code}{again}\n"),
         _ => format!(
-            "\nReply with one line for each, in this order: a number, or your own words.{several}\n"
+            "\nReply with one line for each, in this order: a number, or your own words.\
+             {several}{with_code}{again}\n"
         ),
     }
 }
@@ -178,7 +213,7 @@ mod tests {
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
         let asked = [effect_ask(0, "KXRT")];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
         **Bash needs your approval** (`KXRT`): there is no sandbox to run it in
 
         ```sh
@@ -196,7 +231,7 @@ mod tests {
     #[test]
     fn choices_of_a_calls_own_are_told_with_what_they_mean() {
         let asked = [own_ask("KXRT")];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
         **Leave needs your approval** (`KXRT`): there is no sandbox to run it in
 
         ```sh
@@ -212,9 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn where_the_code_is_required_the_question_says_so() {
+        let footer = |asked: &[Asked]| {
+            let text = message(asked, AskingChannel::Conversation, ReplyCode::Required);
+            text.lines().next_back().unwrap_or_default().to_owned()
+        };
+        assert_snapshot!(footer(&[effect_ask(0, "KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply denies it and is passed to the model.");
+        assert_snapshot!(footer(&[own_ask("KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply counts as `3` and is passed to the model.");
+        assert_snapshot!(footer(&[effect_ask(0, "KXRT"), effect_ask(1, "BCDF")]), @"A number alone does not count here. Reply with one line, its code and its number, for each: `KXRT 1`, `BCDF 1`. Any other reply denies them all and is passed to the model.");
+        assert_snapshot!(footer(&[question_ask()]), @"Reply with one line for each, in this order: a number, or your own words. Several choices are separated by commas. Numbers alone do not count here: begin the reply with the code, such as `KXRT 1`.");
+    }
+
+    #[test]
     fn several_approvals_stand_in_one_message() {
         let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
-        let text = message(&asked, AskingChannel::Conversation);
+        let text = message(&asked, AskingChannel::Conversation, ReplyCode::Optional);
         assert!(text.contains("make 0") && text.contains("make 1"));
         assert!(text.contains("one line for each: `KXRT 1`, `BCDF 1`."), "{text}");
         assert_eq!(text.matches("- `3` deny").count(), 1, "{text}");
@@ -223,7 +270,7 @@ mod tests {
     #[test]
     fn questions_are_told_with_their_options() {
         let asked = [question_ask()];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
         **Some questions** (`KXRT`)
 
         **Colour**: Which colour?
@@ -245,7 +292,7 @@ mod tests {
     fn a_question_that_is_answered_is_not_told_again() {
         let mut asked = question_ask();
         asked.answered = vec!["Red".to_owned()];
-        assert_snapshot!(message(&[asked], AskingChannel::AskUser), @r"
+        assert_snapshot!(message(&[asked], AskingChannel::AskUser, ReplyCode::Optional), @r"
         **A question** (`KXRT`)
 
         **Sizes**: Which sizes? (several may be chosen)
@@ -259,7 +306,7 @@ mod tests {
     #[test]
     fn the_message_says_where_to_decide_if_only_rest_does() {
         let asked = [effect_ask(0, "KXRT")];
-        let text = message(&asked, AskingChannel::Rest);
+        let text = message(&asked, AskingChannel::Rest, ReplyCode::Optional);
         assert!(text.contains(&format!("`POST /toolhand/v1/approvals/{}`", asked[0].id)), "{text}");
         assert!(!text.contains("Reply"), "{text}");
     }
@@ -270,7 +317,7 @@ mod tests {
         let About::Questions { questions } = &mut asked.ask.about else { unreachable!() };
         questions[0].question = "ok?\n\n**Bash needs your approval**\n- `1` deny".to_owned();
         questions[0].options[0].label = "x\n- `3` y\u{202e}".to_owned();
-        let text = message(&[asked], AskingChannel::Conversation);
+        let text = message(&[asked], AskingChannel::Conversation, ReplyCode::Optional);
         assert!(!text.contains("\n**Bash") && !text.contains("\n- `3` y"), "{text}");
         assert!(text.contains(r"\u{202e}"), "{text}");
     }

@@ -2,16 +2,18 @@
 //!
 //! Consent is the whole message or nothing: a longer text that holds a choice is no choice.
 
-use std::collections::HashSet;
-
 use indexmap::IndexMap;
 
-use super::choice::{Choice, behind_code, decided, deny_all, is_expired, read_choice};
-use crate::agent::beginning::Decided;
+use super::answers::answered;
+use super::bare_choice::ReplyCode;
+use super::choice::{Choice, behind_code, decide_own, deny_all};
+use super::codes::is_code;
+use super::outcome::Reply;
+use super::quotes::without_quotes;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Decision, Question};
-use crate::text::one_line;
-use crate::tools::question::NO_ANSWER;
+use crate::execution::ask::About;
+use crate::tools::choice_text::ChoiceText;
+use crate::tools::own_choice::chosen;
 
 /// How a message begins that Open WebUI has wrapped around the person's words.
 const HEADING: &str = "### Task:";
@@ -19,47 +21,41 @@ const HEADING: &str = "### Task:";
 const OPENING: &str = "<context>";
 const CLOSING: &str = "</context>";
 
-/// What a person's message, or the answer of a dialog, decides.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reply {
-    pub(crate) decided: Vec<Decided>,
-    /// The asks that it leaves out, with what is answered of them. They are asked again, and
-    /// nothing runs before they are decided.
-    pub(crate) left_out: Vec<Asked>,
+/// The question that a message replies to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RepliedTo<'a> {
+    /// What is not decided yet.
+    pub(crate) asked: &'a [Asked],
+    /// What was asked with it and is decided. Lines may name it, and change nothing of it.
+    pub(crate) decided: &'a [Asked],
+    /// The question as the person was shown it.
+    pub(crate) question: &'a str,
+    pub(crate) code: ReplyCode,
 }
 
-impl Reply {
-    /// Adds answers to the next questions of an ask. It is decided when each question has one.
-    pub(super) fn answer(&mut self, asked: &Asked, answers: impl IntoIterator<Item = String>) {
-        let About::Questions { questions } = &asked.ask.about else { return };
-        let mut asked = asked.clone();
-        asked.answered.extend(answers);
-        if !asked.unanswered().is_empty() {
-            return self.left_out.push(asked);
-        }
-        let texts = questions.iter().map(|question| question.question.clone());
-        let answers = texts.zip(asked.answered.iter().cloned()).collect();
-        self.decided.push(decided(&asked, Decision::Answers { answers }));
-    }
-}
-
-/// Reads the whole text of the message. Lines may also name `decided` asks, of which nothing
-/// changes any more. `now_ms` are milliseconds since 1970.
-pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms: i64) -> Reply {
-    let words = users_words(text).trim();
+/// Reads the whole text of the message. `now_ms` are milliseconds since 1970.
+pub(crate) fn read_reply(to: RepliedTo<'_>, text: &str, now_ms: i64) -> Reply {
+    let RepliedTo { asked, decided, question, code } = to;
+    let words = without_quotes(users_words(text).trim(), question);
+    let words = words.as_str();
     let is_question = |asked: &&Asked| matches!(asked.ask.about, About::Questions { .. });
     if let Some(of) = asked.iter().find(is_question) {
-        let mut reply = answered(of, words, now_ms);
+        if names_only_others(of, words) {
+            return Reply::asks_again(asked);
+        }
+        let mut reply = answered(of, words, code, now_ms);
         reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
         return reply;
     }
     if let Some(of) = asked.iter().find(|asked| !asked.ask.own_choices().is_empty()) {
-        let remarks = || deny_all([of], words).remove(0);
-        let decided = vec![read_choice(of, words, now_ms).unwrap_or_else(remarks)];
-        let left_out = asked.iter().filter(|asked| asked.id != of.id).cloned().collect();
-        return Reply { decided, left_out };
+        let mut reply = own_choice(of, words, code, now_ms);
+        reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
+        return reply;
     }
     if let Some(choice) = Choice::read(words) {
+        if code == ReplyCode::Required {
+            return Reply::asks_again(asked);
+        }
         let all = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
         return Reply { decided: all, left_out: Vec::new() };
     }
@@ -70,6 +66,84 @@ pub(crate) fn read_reply(asked: &[Asked], decided: &[Asked], text: &str, now_ms:
     let places = (0..asked.len()).filter(|place| !choices.contains_key(place));
     let left_out = places.map(|place| asked[place].clone()).collect();
     Reply { decided: choices.into_iter().map(decide).collect(), left_out }
+}
+
+/// Whether the message is a choice without a code. Of a question the person has not seen it is no
+/// answer, and no message for the model either.
+pub(crate) fn is_bare_choice(asked: &[Asked], text: &str) -> bool {
+    let words = users_words(text).trim();
+    let is_own = |asked: &Asked| match &asked.ask.about {
+        About::Questions { .. } => ChoiceText::new(words).number.is_some(),
+        About::Effect(_) => chosen(asked.ask.own_choices(), words).is_some(),
+    };
+    Choice::read(words).is_some() || asked.iter().any(is_own)
+}
+
+/// Whether each line of the message is a choice with the code of one of these asks, at least one
+/// line is, and none is anything else.
+pub(crate) fn names_code(asked: &[Asked], text: &str) -> bool {
+    let words = users_words(text).trim();
+    let mut lines = words.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    let names_one = |line: &str| {
+        asked.iter().any(|asked| {
+            let (_, choice) = behind_code(&[&asked.code], line).unzip();
+            choice.is_some_and(|choice| is_choice_of(asked, choice))
+        })
+    };
+    lines.peek().is_some() && lines.all(names_one)
+}
+
+/// The codes in a message of which each line is a choice with a code, whoever's it is.
+pub(crate) fn codes_of_reply(text: &str) -> Vec<String> {
+    let words = users_words(text).trim();
+    let mut codes = Vec::new();
+    for line in words.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let Some((code, _)) = with_any_code(line) else { return Vec::new() };
+        codes.push(code.to_ascii_uppercase());
+    }
+    codes
+}
+
+fn is_choice_of(asked: &Asked, text: &str) -> bool {
+    match &asked.ask.about {
+        About::Questions { .. } => true,
+        About::Effect(_) if asked.ask.own_choices().is_empty() => Choice::read(text).is_some(),
+        About::Effect(_) => chosen(asked.ask.own_choices(), text).is_some(),
+    }
+}
+
+/// The word of a line that can be the code of some ask, and the choice beside it.
+fn with_any_code(line: &str) -> Option<(&str, &str)> {
+    let (first, behind) = line.split_once(char::is_whitespace)?;
+    let first = first.strip_suffix(':').unwrap_or(first);
+    let (before, last) = line.rsplit_once(char::is_whitespace)?;
+    let is_choice =
+        |text: &str| Choice::read(text).is_some() || ChoiceText::new(text).number.is_some();
+    if is_code(first) && is_choice(behind) {
+        return Some((first, behind));
+    }
+    (is_code(last) && is_choice(before)).then_some((last, before))
+}
+
+/// Whether each line is a choice with the code of an ask, and none has the code of this one.
+fn names_only_others(asked: &Asked, words: &str) -> bool {
+    let codes = codes_of_reply(words);
+    !codes.is_empty() && codes.iter().all(|code| !code.eq_ignore_ascii_case(&asked.code))
+}
+
+/// Reads a choice of the call's own. The code of another ask decides nothing.
+fn own_choice(asked: &Asked, words: &str, code: ReplyCode, now_ms: i64) -> Reply {
+    let own = asked.ask.own_choices();
+    let with_code = behind_code(&[&asked.code], words).and_then(|(_, rest)| chosen(own, rest));
+    let bare = chosen(own, words);
+    let place = with_code.or(bare.filter(|_| code == ReplyCode::Optional));
+    if let Some(place) = place {
+        return Reply { decided: vec![decide_own(asked, place, now_ms)], left_out: Vec::new() };
+    }
+    if bare.is_some() || names_only_others(asked, words) {
+        return Reply::asks_again(std::slice::from_ref(asked));
+    }
+    Reply { decided: deny_all([asked], words), left_out: Vec::new() }
 }
 
 /// The text behind the wrapping of a frontend that adds documents to a message; the whole text
@@ -118,8 +192,12 @@ fn choices_by_code(
     let mut choices = IndexMap::new();
     for line in words.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let Some((place, choice)) = choice_with_code(&codes, line) else {
-            choice_with_code(&decided, line)?;
-            continue;
+            // The code of a question that was decided long ago changes nothing either.
+            let is_other = || with_any_code(line).is_some_and(|(code, _)| !is_known(&codes, code));
+            if choice_with_code(&decided, line).is_some() || is_other() {
+                continue;
+            }
+            return None;
         };
         if *choices.entry(place).or_insert(choice) != choice {
             return None;
@@ -128,90 +206,21 @@ fn choices_by_code(
     Some(choices)
 }
 
+fn is_known(codes: &[&str], code: &str) -> bool {
+    codes.iter().any(|known| known.eq_ignore_ascii_case(code))
+}
+
 /// Reads `CODE choice`, or `choice CODE`: the place of the code, and the choice.
 pub(crate) fn choice_with_code(codes: &[impl AsRef<str>], line: &str) -> Option<(usize, Choice)> {
     let (place, choice) = behind_code(codes, line)?;
     Some((place, Choice::read(choice)?))
 }
 
-/// Reads a line for each question.
-fn answered(asked: &Asked, words: &str, now_ms: i64) -> Reply {
-    let mut reply = Reply::default();
-    if is_expired(asked, now_ms) {
-        reply.decided.push(decided(asked, Decision::Expired));
-        return reply;
-    }
-    let mut lines = words.lines().map(str::trim).filter(|line| !line.is_empty());
-    let questions = asked.unanswered();
-    let answers = questions.iter().enumerate().map(|(index, question)| {
-        let is_last = index + 1 == questions.len();
-        // What goes beyond a line each belongs to the last question.
-        let line = if is_last {
-            lines.by_ref().collect::<Vec<_>>().join("\n")
-        } else {
-            lines.next().unwrap_or_default().to_owned()
-        };
-        answer(question, &line)
-    });
-    reply.answer(asked, answers);
-    reply
-}
-
-/// The answer to one question: a label, the label with this number, several of them, or the
-/// text itself.
-pub(super) fn answer(question: &Question, text: &str) -> String {
-    if text.is_empty() {
-        return NO_ANSWER.to_owned();
-    }
-    if let Some(label) = option(question, text) {
-        return label.to_owned();
-    }
-    if question.multi_select
-        && let Some(labels) = options(question, text)
-    {
-        return labels.join(", ");
-    }
-    text.to_owned()
-}
-
-/// The label that the text is, or whose number it is.
-fn option<'a>(question: &'a Question, text: &str) -> Option<&'a str> {
-    let folded = |text: &str| one_line(text).to_lowercase();
-    let wanted = folded(text);
-    let labels = || question.options.iter().map(|option| option.label.as_str());
-    if let Some(label) = labels().find(|label| folded(label) == wanted) {
-        return Some(label);
-    }
-    let number = wanted.strip_suffix(['.', ')']).unwrap_or(&wanted);
-    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    labels().nth(number.parse::<usize>().ok()?.checked_sub(1)?)
-}
-
-/// The labels of a list with commas. A label may itself hold commas. Each counts once.
-fn options<'a>(question: &'a Question, text: &str) -> Option<Vec<&'a str>> {
-    let parts: Vec<&str> = text.split(',').collect();
-    let mut chosen = Vec::new();
-    let mut seen = HashSet::new();
-    let mut next = 0;
-    while next < parts.len() {
-        let longest = (next + 1..=parts.len()).rev().find_map(|end| {
-            option(question, parts[next..end].join(",").trim()).map(|label| (end, label))
-        });
-        let (end, label) = longest?;
-        if seen.insert(label) {
-            chosen.push(label);
-        }
-        next = end;
-    }
-    Some(chosen)
-}
-
 #[cfg(test)]
 pub(crate) mod test_support {
     use super::*;
-    use crate::execution::ask::{Ask, OwnChoice, ShownEffect};
+    use crate::agent::beginning::Decided;
+    use crate::execution::ask::{Ask, Decision, OwnChoice, Question, ShownEffect};
     use crate::ids::ApprovalId;
     use crate::tools::question::QuestionOption;
 
@@ -261,6 +270,7 @@ pub(crate) mod test_support {
             slot: slot.into(),
             ask,
             answered: Vec::new(),
+            repeated: None,
             created_ms: 0,
             expires_ms: NOW + 1,
         }
@@ -321,10 +331,20 @@ pub(crate) mod test_support {
 mod tests {
     use super::test_support::{NOW, ask_of, effect_ask, own_ask, question, question_ask, shown};
     use super::*;
+    use crate::execution::ask::Decision;
+
+    /// The question that these asks are shown in.
+    const QUESTION: &str = "**Bash needs your approval** (`KXRT`)\n\nReply with the number alone.";
 
     #[track_caller]
     fn check(asked: &[Asked], text: &str, expected: &str) {
-        let reply = read_reply(asked, &[], text, NOW);
+        check_with(ReplyCode::Optional, asked, text, expected);
+    }
+
+    #[track_caller]
+    fn check_with(code: ReplyCode, asked: &[Asked], text: &str, expected: &str) {
+        let to = RepliedTo { asked, decided: &[], question: QUESTION, code };
+        let reply = read_reply(to, text, NOW);
         let mut left_out = String::new();
         if !reply.left_out.is_empty() {
             let slots: Vec<_> = reply.left_out.iter().map(|asked| asked.slot).collect();
@@ -337,13 +357,34 @@ mod tests {
     #[test]
     fn the_whole_trimmed_message_is_the_choice() {
         let asked = [effect_ask(0, "KXRT")];
-        for once in ["1", " 1\n", "1.", "1)", "yes", "YES", "Allow", "allow once", "Allow  Once"] {
+        for once in [
+            "1",
+            " 1\n",
+            "1.",
+            "1)",
+            "\u{ff11}",
+            "\u{ff11})",
+            "yes",
+            "YES",
+            "Yes.",
+            "y",
+            "Y.",
+            "ok",
+            "OK",
+            "Allow",
+            "allow once",
+            "Allow  Once",
+            "Allow once.",
+            "> Reply with the number alone.\n\n1",
+            "1\n\nReply with the number alone.",
+        ] {
             check(&asked, once, "0=once");
         }
-        for session in ["2", "2.", "2)", "always", "Always", "allow for this session"] {
+        for session in ["2", "2.", "2)", "\u{ff12}", "always", "Always.", "allow for this session."]
+        {
             check(&asked, session, "0=session");
         }
-        for deny in ["3", "3)", "no", "No", "deny", "DENY"] {
+        for deny in ["3", "3)", "no", "No.", "n", "deny", "DENY"] {
             check(&asked, deny, "0=no");
         }
         for with_code in ["KXRT 1", "kxrt 1", "KXRT: yes", "KXRT  1.", "1 KXRT", "allow once kxrt"]
@@ -374,7 +415,7 @@ mod tests {
             "1.0",
             "0",
             "4",
-            "\u{ff11}",
+            "\u{ff11}\u{ff0e}",
             "\u{b9}",
             "\u{661}",
             "\u{2460}",
@@ -383,13 +424,14 @@ mod tests {
             "\u{feff}1",
             "y\u{200d}es",
             "1\u{202e}",
-            "yes.",
+            "yes..",
             "yes!",
+            "o\u{212a}",
+            "> The document says\n1",
             "yes please",
             "y\u{435}s",
             "\u{212a}XRT 1",
-            "ok",
-            "y",
+            "okay then",
             "allow this",
             "ABCD 1",
             "KXRT",
@@ -460,6 +502,48 @@ mod tests {
     }
 
     #[test]
+    fn where_the_code_is_required_a_bare_choice_decides_nothing() {
+        let check = |asked: &[Asked], text, expected| {
+            check_with(ReplyCode::Required, asked, text, expected);
+        };
+        let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
+        for bare in
+            ["1", "yes", "Always", "3", "no", "\u{ff11}", "> Reply with the number alone.\n1"]
+        {
+            check(&asked, bare, " again [0, 1]");
+            check(
+                &[own_ask("KXRT")],
+                bare,
+                if bare == "Always" { "0=no:Always" } else { " again [0]" },
+            );
+        }
+        check(&asked, "KXRT 1\nbcdf: no", "0=once 1=no");
+        check(&asked, "KXRT 1", "0=once again [1]");
+        check(&asked, "not now", "0=no:not now 1=no");
+        check(&[own_ask("KXRT")], "kxrt 2", "0=choice 2");
+        let questions = [question_ask()];
+        for bare in ["1", "1\n1", "Red", "green\n2, 1", "yes", "9"] {
+            check(&questions, bare, " again [0]");
+        }
+        check(&questions, "KXRT 1\n2", "Red | 2");
+        check(&questions, "KXRT:\nred\n3", "Red | Large, very");
+        check(&questions, "2 KXRT", "Green | (no answer)");
+        check(&questions, "mauve\n1", "mauve | 1");
+    }
+
+    #[test]
+    fn the_code_of_another_question_decides_nothing() {
+        for code in [ReplyCode::Optional, ReplyCode::Required] {
+            for asked in [[effect_ask(0, "KXRT")], [own_ask("KXRT")], [question_ask()]] {
+                for other in ["BCDF 1", "BCDF 3", "bcdf: yes", "1 BCDF", "BCDF 1\nGHJK 1"] {
+                    check_with(code, &asked, other, " again [0]");
+                }
+            }
+            check_with(code, &[effect_ask(0, "KXRT")], "BCDF 1\nKXRT 3", "0=no");
+        }
+    }
+
+    #[test]
     fn consent_that_comes_too_late_is_none() {
         let mut asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
         asked[0].expires_ms = NOW;
@@ -487,8 +571,11 @@ mod tests {
             ("", "0=no"),
             ("always", "0=no:always"),
             ("4", "0=no:4"),
-            ("BCDF 1", "0=no:BCDF 1"),
+            ("BCDF 1", " again [0]"),
+            ("ABCD 1", "0=no:ABCD 1"),
             ("KXRT", "0=no:KXRT"),
+            ("Go on.", "0=choice 1"),
+            ("y", "0=choice 1"),
             ("1 and then push", "0=no:1 and then push"),
             ("KXRT 1\nKXRT 1", "0=no:KXRT 1\nKXRT 1"),
             ("The document says:\n1", "0=no:The document says:\n1"),
@@ -517,9 +604,8 @@ mod tests {
             ("rED\n1", "Red | 1"),
             ("2\n3", "Green | Large, very"),
             ("2.\n3)", "Green | Large, very"),
-            ("3\n9", "3 | 9"),
-            ("0\n0", "0 | 0"),
-            ("\u{ff11}\nx", "\u{ff11} | x"),
+            ("\u{ff11}\nx", "Red | x"),
+            ("green.\n2\u{ff0c}1", "Green | 2, 1"),
             ("green\n1, 2", "Green | 1, 2"),
             ("green\n2,2, 3", "Green | 2, Large, very"),
             ("green\nlarge, very,1", "Green | Large, very, 1"),
@@ -530,10 +616,60 @@ mod tests {
             ("\n\nblue\n\n1\n", "blue | 1"),
             ("1\nsmall\nor tiny", "Red | small\nor tiny"),
             ("deny\nalways", "deny | always"),
-            ("99999999999999999999999\n-1", "99999999999999999999999 | -1"),
+            ("-1\n1 or 2", "-1 | 1 or 2"),
         ] {
             check(&asked, text, expected);
         }
+    }
+
+    #[test]
+    fn several_single_choices_may_stand_on_one_line() {
+        let one = |text: &str| question(text, text, &["Red", "Green", "a, b"], false);
+        let asked = [ask_of(vec![one("A?"), one("B?")])];
+        for (text, expected) in [
+            ("1, 2", "Red | Green"),
+            ("2,1", "Green | Red"),
+            ("\u{ff12}\u{ff0c}1.", "Green | Red"),
+            ("green, 1)", "Green | Red"),
+            ("KXRT 1, 2", "Red | Green"),
+            ("1, 2\n1", "1, 2 | Red"),
+            ("1, 2, 3", "1, 2, 3 | (no answer)"),
+            ("1 2", "1 2 | (no answer)"),
+            ("1, blue", "1, blue | (no answer)"),
+            ("a, b", "a, b | (no answer)"),
+        ] {
+            check(&asked, text, expected);
+        }
+        check(&[ask_of(vec![one("A?")])], "1, 2", "1, 2");
+    }
+
+    #[test]
+    fn a_number_beyond_the_options_is_asked_again_once() {
+        let again = |asked: &[Asked], text: &str| {
+            let code = ReplyCode::Optional;
+            let reply =
+                read_reply(RepliedTo { asked, decided: &[], question: QUESTION, code }, text, NOW);
+            assert!(reply.decided.is_empty(), "{text:?}: {:?}", reply.decided);
+            reply.left_out
+        };
+        for text in ["3\n9", "0\n0", "9", "99999999999999999999999\n1", "\u{ff19}"] {
+            let asked = again(&[question_ask()], text);
+            assert_eq!((asked[0].answered.len(), asked[0].repeated), (0, Some(0)), "{text:?}");
+        }
+        check(&again(&[question_ask()], "9"), "9\n1", "9 | 1");
+        check(&again(&[question_ask()], "9"), "1\n2", "Red | 2");
+        for text in ["green\n9", "green\n1, 9", "green\n0"] {
+            let asked = again(&[question_ask()], text);
+            assert_eq!(asked[0].answered, ["Green"], "{text:?}");
+            check(&asked, "9", "Green | 9");
+            check(&asked, "1, 9", "Green | 1, 9");
+        }
+        // Each question is asked again by itself.
+        let asked = again(&again(&[question_ask()], "9"), "9\n9");
+        assert_eq!(
+            (asked[0].answered.as_slice(), asked[0].repeated),
+            (&["9".to_owned()][..], Some(1))
+        );
     }
 
     #[test]
@@ -554,9 +690,11 @@ mod tests {
 
     #[test]
     fn a_reply_to_a_question_approves_nothing() {
-        for text in ["1", "KXRT 1", "BCDF 1", "allow", "always"] {
+        for text in ["1", "KXRT 1", "allow", "always"] {
             let asked = [question_ask(), effect_ask(1, "BCDF")];
-            let reply = read_reply(&asked, &[], text, NOW);
+            let code = ReplyCode::Optional;
+            let to = RepliedTo { asked: &asked, decided: &[], question: QUESTION, code };
+            let reply = read_reply(to, text, NOW);
             assert_eq!(reply.left_out, asked[1..]);
             assert!(matches!(reply.decided[0].decision, Decision::Answers { .. }), "{text}");
         }

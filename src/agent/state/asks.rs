@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::{Phase, TurnEffect, TurnState};
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::asking::codes::codes;
+use crate::agent::asking::enclosure::separator;
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::events::TurnEvent;
 use crate::agent::presenting::{Presented, present};
-use crate::agent::record::{Asked, Entry, OpenRound};
+use crate::agent::record::{Asked, Entry, OpenRound, ShownQuestion};
 use crate::execution::ask::{About, Ask, NoAnswer};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
@@ -230,7 +232,17 @@ impl TurnState {
         let known = self.asks.open.iter().map(|asked| &asked.id).chain([&id]).cloned();
         // The codes of those before stay the same.
         let code = codes(&known.collect::<Vec<_>>()).pop().unwrap_or_default();
-        Asked { id, code, slot, of_agent: None, ask, answered: Vec::new(), created_ms, expires_ms }
+        Asked {
+            id,
+            code,
+            slot,
+            of_agent: None,
+            ask,
+            answered: Vec::new(),
+            repeated: None,
+            created_ms,
+            expires_ms,
+        }
     }
 
     /// Ends the turn with the question. The reply goes on from here.
@@ -244,8 +256,11 @@ impl TurnState {
             let asked = asked.iter().map(longer).collect();
             self.asks.held_back.push(TurnEvent::Asked(asked));
         }
-        let Presented { text, mut calls } = present(&asked, self.start.asking.channel);
-        self.say(&text);
+        let shown = self.shown_text();
+        let code = ReplyCode::behind(&shown).or(self.start.reply_code);
+        let Presented { text, mut calls } = present(&asked, self.start.asking.channel, code);
+        let question = ShownQuestion::new(&text, code);
+        self.say(&shown, &text);
         self.asks.held_back.append(&mut calls.events);
         // Behind those that are asked now, to which the calls point by their places.
         let decided = std::mem::take(&mut self.asks.decided).into_iter();
@@ -259,17 +274,32 @@ impl TurnState {
             self.messages.push(calls.message(self.round.said.trim_start()));
         }
         let reason = calls.finish_reason();
-        let open = OpenRound { asked, asked_by: calls.asked_by, ..self.open_round() };
+        let open = OpenRound {
+            asked,
+            asked_by: calls.asked_by,
+            question: Some(question),
+            ..self.open_round()
+        };
         self.finish_open(reason, (open, calls.entries), effects);
     }
 
-    /// Sends text of ours as content, when the end of the turn is committed.
-    fn say(&mut self, text: &str) {
-        if text.is_empty() {
+    /// All text that the client shows in the message which this turn ends.
+    fn shown_text(&self) -> String {
+        let continued = self.continued.as_ref().map_or("", |continued| &continued.said);
+        let before = self.start.shown_before.as_str();
+        let mut shown = if before.is_empty() { continued.to_owned() } else { before.to_owned() };
+        shown.push_str(&self.said);
+        shown.push_str(&self.round.said);
+        shown
+    }
+
+    /// Sends a question as content, when the end of the turn is committed. Nothing of the text
+    /// that is `shown` before it can hide it.
+    fn say(&mut self, shown: &str, question: &str) {
+        if question.is_empty() {
             return;
         }
-        let follows = self.text_was_given || self.round.gave_text;
-        let text = if follows { format!("\n\n{text}") } else { text.to_owned() };
+        let text = separator(shown) + question;
         self.round.said.push_str(&text);
         self.asks.held_back.push(TurnEvent::Text(text));
     }
@@ -292,6 +322,7 @@ impl TurnState {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: self.ends_with.clone(),
+            question: None,
         }
     }
 }

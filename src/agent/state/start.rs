@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::beginning::{Asking, Beginning};
 use crate::agent::compaction::ContextLimits;
 use crate::agent::conversation::Conversation;
@@ -41,6 +42,10 @@ pub(crate) struct TurnStart {
     /// What hooks told the person before the turn.
     pub(crate) notices: Vec<String>,
     pub(crate) asking: Asking,
+    /// Whether a reply to what this turn asks must carry its code, whatever the turn says.
+    pub(crate) reply_code: ReplyCode,
+    /// The text of earlier turns that the client shows in one message with this one's.
+    pub(crate) shown_before: String,
     /// Whether the client wants what the turn adds to the conversation.
     pub(crate) include_messages: bool,
     /// Milliseconds since 1970 when the turn began, for the times of what it asks.

@@ -288,7 +288,7 @@ mod tests {
     /// The ending with a question that was shown, about approvals with these codes.
     fn told(codes: &[&str]) -> Ending {
         let codes = codes.iter().map(|&code| code.to_owned()).collect();
-        let expected = Expected::Approvals(codes);
+        let expected = Expected::Approvals { codes, labels: Vec::new() };
         Ending::Suspended(Waiting { question: String::new(), expected })
     }
 

@@ -40,9 +40,15 @@ struct QuestionOption {
 
 /// What a reply to them has to hold. A question comes without approvals.
 pub(super) fn expected(asked: &[Asked]) -> Expected {
-    match asked.iter().map(|asked| asked.questions.len()).sum() {
-        0 => Expected::Approvals(asked.iter().map(|asked| asked.code.clone()).collect()),
-        questions => Expected::Questions(questions),
+    let with_questions = asked.iter().find(|asked| !asked.questions.is_empty());
+    if let Some(of) = with_questions {
+        let count = asked.iter().map(|asked| asked.questions.len()).sum();
+        return Expected::Questions { code: of.code.clone(), count };
+    }
+    let labels = asked.iter().flat_map(|asked| &asked.options).map(|option| option.label.clone());
+    Expected::Approvals {
+        codes: asked.iter().map(|asked| asked.code.clone()).collect(),
+        labels: labels.collect(),
     }
 }
 

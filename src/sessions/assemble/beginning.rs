@@ -7,12 +7,15 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{Assembled, Reply, ReplyForm, Request};
+use crate::agent::asking::question_text;
+use crate::agent::asking::reply::{is_bare_choice, names_code};
 use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
 use crate::agent::notes::{with_note, with_note_behind};
 use crate::agent::record::{OpenCall, OpenRound};
 use crate::errors::ApiError;
 use crate::json::{self, Object};
-use crate::sessions::address::{Chain, ListEnd, User};
+use crate::sessions::address::{Chain, Link, ListEnd, User};
+use crate::sessions::alignment::groups;
 use crate::sessions::canonical;
 use crate::sessions::message::{CallOf, ClientMessage, Role};
 use crate::sessions::pairs;
@@ -63,7 +66,8 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
     let Request { messages, found, is_decided, may_reply, server_history } = request;
     let is_behind = found.links == chain.links.len() && found.users == 0;
     // What does not stand in the list is not answered by it. A decision over REST needs no list.
-    let is_shown = found.links > 0 || *server_history || *is_decided;
+    let names_code = || found.path.last().is_some_and(|last| names_code_of(chain, last));
+    let is_shown = found.links > 0 || *server_history || *is_decided || names_code();
     // An ambiguous list resumes nothing: its open round may be another person's.
     let is_known = is_behind && is_shown && found.session.is_some();
     let Some(last) = found.path.last().filter(|_| is_known) else { return Ok(Some(Way::Ask)) };
@@ -98,8 +102,10 @@ fn way(chain: &Chain, request: &Request) -> Result<Option<Way>, ApiError> {
         }
         _ if *is_decided && was_asked => resume(no_answers(), None, Users::Follow),
         (ListEnd::Assistant, _) if was_asked => Ok(None),
-        (ListEnd::User, [user]) if was_asked && shows_question(chain, last, *server_history) => {
-            let said = ReplyForm::Message(messages[user.index].whole_text());
+        (ListEnd::User, [_]) if was_asked && may_answer(chain, last, *server_history) => {
+            let words = chain.reply().unwrap_or_default().to_owned();
+            let is_behind_question = shows_question(chain, last);
+            let said = ReplyForm::Message { words, is_behind_question };
             resume(no_answers(), Some(said), Users::Reply)
         }
         _ => Ok(Some(Way::Ask)),
@@ -119,13 +125,47 @@ fn ends_with_answer(chain: &Chain, messages: &[ClientMessage]) -> bool {
         && newest.is_some_and(|newest| newest.calls.iter().all(|call| call.of == CallOf::Card))
 }
 
+/// Whether the list's only message behind its last answer is for the person's question, rather
+/// than for the model: it follows the question, or names the code of what was asked, or is a bare
+/// choice where the question is not shown. Where the server keeps the history, any message is.
+pub(crate) fn may_answer(chain: &Chain, asking: &TurnRecord, server_history: bool) -> bool {
+    let Some(words) = chain.reply().filter(|_| asking.has_asked()) else { return false };
+    let asked = asking.open().map_or(&[][..], |open| &open.asked);
+    (server_history && chain.links.is_empty())
+        || shows_question(chain, asking)
+        || names_code_of(chain, asking)
+        || (!chain.links.is_empty() && is_bare_choice(asked, words))
+}
+
 /// Whether the person can have seen all that was asked: the beginning of an answer is enough to
 /// go on from it, but not to consent to what it does not show.
-pub(crate) fn shows_question(chain: &Chain, asking: &TurnRecord, server_history: bool) -> bool {
-    let shown = chain.links.last().map(|link| link.text.as_str());
-    shown.map_or(server_history, |shown| {
-        canonical::ends_with(shown, &canonical::said(&asking.said()))
-    })
+fn shows_question(chain: &Chain, asking: &TurnRecord) -> bool {
+    question_text::shows(chain.last_message(), &asking.question())
+}
+
+/// Whether the reply names the code of what the turn asked.
+pub(crate) fn names_code_of(chain: &Chain, asking: &TurnRecord) -> bool {
+    let asked = asking.open().map_or(&[][..], |open| &open.asked);
+    chain.reply().is_some_and(|words| names_code(asked, words))
+}
+
+/// What the client shows in one message with what this turn says. Of an answer that is known,
+/// what we sent, without what a frontend adds to it.
+fn shown_before(chain: &Chain, found: &Found) -> String {
+    if !chain.last_users().is_empty() {
+        return String::new();
+    }
+    let is_behind = found.links == chain.links.len() && found.users == 0;
+    let groups = groups(&found.path);
+    let Some(last) = groups.last().filter(|_| is_behind) else {
+        return chain.last_shown().to_owned();
+    };
+    let is_same = |link: &Link| canonical::is_same(&link.text, &last.said());
+    if !chain.links.last().is_none_or(is_same) {
+        return chain.last_shown().to_owned();
+    }
+    let texts: Vec<_> = last.turns.iter().map(|turn| turn.said()).collect();
+    texts.join("\n\n")
 }
 
 /// What the client's own tools answered to our questions, if all of them did.
@@ -285,6 +325,7 @@ impl Start {
         let is_behind = found.links == chain.links.len() && found.users == 0;
         let continues = is_behind && !chain.links.is_empty() && chain.last_users().is_empty();
         let resumes = self.is_resume();
+        let shown_before = shown_before(chain, found);
         let (beginning, reply) = match self.way {
             Way::Ask => (Beginning::Ask, None),
             Way::Continue { .. } => (Beginning::Continue { said: last_text(&pieces) }, None),
@@ -315,6 +356,7 @@ impl Start {
             user_messages,
             continues,
             resumes,
+            shown_before,
         }
     }
 }

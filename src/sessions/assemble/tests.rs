@@ -290,13 +290,17 @@ fn answers_to_client_calls_resume_the_round_in_any_order() {
     assert!(!other.before.contains("server_1") && !other.resumes);
 }
 
+fn message(words: &str) -> ReplyForm {
+    ReplyForm::Message { words: words.to_owned(), is_behind_question: true }
+}
+
 #[test]
 fn one_message_behind_our_question_is_the_reply_and_nothing_else_is() {
     let world = World::new();
     let asked = world.turn(&json!([user("a")]), Script::of("May I?").asking("server_1"));
     let list = |rest: &[serde_json::Value]| json!([&[user("a"), said("May I?")], rest].concat());
     let reply = |list: &serde_json::Value| world.assembled(list).unwrap().reply;
-    let said_1 = Reply { turn: asked.id.clone(), said: ReplyForm::Message("1".to_owned()) };
+    let said_1 = Reply { turn: asked.id.clone(), said: message("1") };
     assert_eq!(reply(&list(&[user("1")])), Some(said_1));
     assert_eq!(reply(&list(&[user("1"), user("x")])), None);
     assert_eq!(reply(&json!([user("1")])), None);

@@ -93,6 +93,7 @@ async fn asks(store: &MemoryStore, turn: &TurnRow, scope: Scope, about: About) -
         slot: 2,
         ask,
         answered: Vec::new(),
+        repeated: None,
         created_ms: 1,
         expires_ms,
     };

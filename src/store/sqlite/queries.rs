@@ -7,7 +7,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, para
 use super::super::rows::{
     ApprovalRow, Digest, EntryRow, SessionRow, SessionSummary, TurnRow, TurnStatus,
 };
-use super::super::{ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, SizeOf, TurnKey};
+use super::super::{
+    ApprovalKey, MAX_OF_DIGEST, SessionKey, SessionPage, SizeOf, TurnKey, code_member,
+};
 use super::columns::{self, APPROVAL, SESSION, TURN, number_of};
 use super::schema::entry_seqs;
 use crate::ids::{Scope, SessionId, TurnId};
@@ -252,9 +254,10 @@ pub(super) fn approvals(
     by: &ApprovalKey,
 ) -> rusqlite::Result<Vec<ApprovalRow>> {
     let (condition, id) = match by {
-        ApprovalKey::Id(id) => ("a.id = ?2", Some(id.as_str())),
-        ApprovalKey::Turn(turn) => ("t.id = ?2", Some(turn.as_str())),
+        ApprovalKey::Id(id) => ("a.id = ?2", Some(id.to_string())),
+        ApprovalKey::Turn(turn) => ("t.id = ?2", Some(turn.to_string())),
         ApprovalKey::Open => ("a.decision IS NULL AND ?2 IS NULL", None),
+        ApprovalKey::Code(code) => ("instr(a.body, CAST(?2 AS BLOB)) > 0", Some(code_member(code))),
     };
     let sql = format!(
         "SELECT {APPROVAL} FROM approvals a JOIN sessions s ON s.seq = a.session \

@@ -338,6 +338,7 @@ proptest! {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         };
         let mut decisions = Vec::new();
         for _ in 0..20 {

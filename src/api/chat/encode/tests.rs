@@ -57,6 +57,7 @@ fn asked() -> Vec<Asked> {
         slot: 0,
         ask: Ask { tool: tool.to_owned(), headline: "cargo test".to_owned(), about },
         answered: Vec::new(),
+        repeated: None,
         created_ms: 1_000,
         expires_ms: 601_000,
     };

@@ -8,10 +8,11 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::super::{Assembled, Outcome, Request, assemble};
+use crate::agent::asking::bare_choice::ReplyCode;
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::record::{
     Asked, AskingCall, End, Entry, OpenCall, OpenRound, Outcome as Ended, RecordedRound,
-    RecordedSummary,
+    RecordedSummary, ShownQuestion,
 };
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask};
@@ -117,6 +118,7 @@ impl Script {
             asked: Vec::new(),
             asked_by: Vec::new(),
             ends_with: None,
+            question: None,
         });
         self.client_calls = clients.iter().map(|id| call(id)).collect();
         self
@@ -135,6 +137,7 @@ impl Script {
                 about: About::Questions { questions: Vec::new() },
             },
             answered: Vec::new(),
+            repeated: None,
             created_ms: 0,
             expires_ms: 0,
         };
@@ -146,6 +149,7 @@ impl Script {
             asked: vec![asked],
             asked_by: Vec::new(),
             ends_with: None,
+            question: Some(ShownQuestion::new(&self.text, ReplyCode::Optional)),
         });
         self
     }

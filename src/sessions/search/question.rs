@@ -1,0 +1,122 @@
+//! Finds a question of ours by itself: by its text, with which the list ends, or by the code that
+//! the reply names.
+//!
+//! A client that sends its newest messages alone has no chain from the first answer on. The code
+//! and the effect of a question are the same nowhere else in the scope.
+
+use std::sync::Arc;
+
+use super::{Found, Search};
+use crate::agent::asking::question_text::{codes_in, folded, shows};
+use crate::agent::asking::reply::codes_of_reply;
+use crate::ids::{ApprovalId, SessionId};
+use crate::sessions::matching::{self, Point};
+use crate::sessions::record::TurnRecord;
+use crate::store::rows::{ApprovalRow, TurnStatus};
+use crate::store::{ApprovalKey, StoreError, TurnKey};
+
+/// Of one question, so many codes are looked up.
+const MAX_CODES: usize = 8;
+
+/// So many turns that asked the same again are looked at.
+const MAX_ASKING_AGAIN: usize = 64;
+
+impl Search<'_> {
+    /// By the question that the list ends with, one user message behind it. `None` also where
+    /// several questions fit.
+    pub(crate) async fn by_question(&self) -> Result<Option<Found>, StoreError> {
+        let shown = self.chain.last_message();
+        if self.chain.reply().is_none() {
+            return Ok(None);
+        }
+        let mut asking: Option<Arc<TurnRecord>> = None;
+        for code in codes_in(&folded(shown)).into_iter().take(MAX_CODES) {
+            for row in self.store.approvals(self.scope, ApprovalKey::Code(code)).await? {
+                let turns = self.turns_asking(&row).await?;
+                let fits = |turn: &&Arc<TurnRecord>| shows(shown, &turn.question());
+                let Some(turn) = turns.iter().rev().find(fits) else { continue };
+                if asking.as_ref().is_some_and(|known| !asks_same(known, turn)) {
+                    return Ok(None);
+                }
+                asking.get_or_insert_with(|| Arc::clone(turn));
+            }
+        }
+        match asking {
+            Some(turn) => Ok(Some(self.at_question(&turn).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// By the code of the reply, if the session has decided about it before: another reply finds
+    /// what became of it.
+    pub(crate) async fn by_decided_code(
+        &self,
+        session: &SessionId,
+    ) -> Result<Option<Found>, StoreError> {
+        let codes = self.chain.reply().map(codes_of_reply).unwrap_or_default();
+        for code in codes.into_iter().take(MAX_CODES) {
+            for row in self.store.approvals(self.scope, ApprovalKey::Code(code)).await? {
+                if row.session != *session || row.decision.is_none() {
+                    continue;
+                }
+                for turn in self.turns_asking(&row).await?.iter().rev() {
+                    let found = self.at_question(turn).await?;
+                    let taken_up = found.attempts.iter().find(|attempt| attempt.body.resumes);
+                    if taken_up.is_some_and(|attempt| stands(attempt) && !asks(attempt, &row.id)) {
+                        return Ok(Some(found));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The turn that asked, and those that asked the same again, in their order.
+    async fn turns_asking(&self, row: &ApprovalRow) -> Result<Vec<Arc<TurnRecord>>, StoreError> {
+        let mut asking: Vec<Arc<TurnRecord>> = Vec::new();
+        let mut next = vec![row.turn.clone()];
+        while let Some(id) = next.pop().filter(|_| asking.len() < MAX_ASKING_AGAIN) {
+            let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
+            for mut turn in self.records(matching::turns(rows)).await? {
+                // By now it may have been taken up.
+                self.refresh(&mut turn).await?;
+                if asks(&turn, &row.id) && asking.iter().all(|known| known.row.id != turn.row.id) {
+                    next.extend(turn.body.resumed_by.iter().cloned());
+                    asking.push(turn);
+                }
+            }
+        }
+        Ok(asking)
+    }
+
+    /// What the list goes on from, if it ends with the question of this turn.
+    async fn at_question(&self, asking: &TurnRecord) -> Result<Found, StoreError> {
+        let session = asking.row.session.clone();
+        let tree = self.tree(&session).await?;
+        let turn = Some(asking.row.id.clone());
+        let point = Point { turn, links: self.chain.links.len(), users: 0 };
+        let found = self.found(&tree, &point).await?;
+        Ok(Found { session: Some(session), agrees: true, ..found })
+    }
+}
+
+fn asks(turn: &TurnRecord, approval: &ApprovalId) -> bool {
+    turn.open().is_some_and(|open| open.asked.iter().any(|asked| asked.id == *approval))
+}
+
+/// Whether both ask about one approval at least: one of them asks again.
+fn asks_same(one: &TurnRecord, other: &TurnRecord) -> bool {
+    let asked = one.open().map_or(&[][..], |open| &open.asked);
+    asked.iter().any(|asked| asks(other, &asked.id))
+}
+
+/// Whether the turn runs, or has an outcome that stands.
+fn stands(turn: &TurnRecord) -> bool {
+    matches!(
+        turn.row.status,
+        TurnStatus::Running
+            | TurnStatus::Finished
+            | TurnStatus::AwaitsClient
+            | TurnStatus::Suspended
+    )
+}
