@@ -15,6 +15,7 @@ pub(crate) mod context_limits;
 mod decisions;
 mod export;
 pub(crate) mod id_sources;
+mod kept_rules;
 mod known_turns;
 mod launch;
 mod loading;

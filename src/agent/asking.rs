@@ -5,5 +5,6 @@ pub(crate) mod choice;
 pub(crate) mod codes;
 pub(crate) mod decision;
 pub(crate) mod dialog;
+mod header;
 pub(crate) mod message;
 pub(crate) mod reply;

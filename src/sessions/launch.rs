@@ -92,6 +92,7 @@ impl Sessions {
             tail,
             mut assembled,
             mut decided,
+            rules: _,
             left_out,
             context_tokens,
             opener,
