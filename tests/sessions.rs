@@ -28,6 +28,7 @@ mod restart;
 mod rules;
 pub(crate) mod scenario;
 mod several;
+mod shown_effects;
 mod stale;
 mod tasks;
 mod todos;
