@@ -28,7 +28,8 @@ pub(crate) fn quote(text: &str) -> String {
         }
         quote.push('\n');
     }
-    quote
+    // The last line ends the paragraph by itself.
+    format!("{}\n", quote.trim_end())
 }
 
 fn quoted_line(line: &str) -> String {
@@ -68,7 +69,7 @@ mod tests {
         > ␣␣␣␣1. then \<b\>c\</b\>  
         > ␣␣␣␣\* \[d\](http://e)  
         > \---  
-        > 3) \&lt; \$f\$\\u{200b}  
+        > 3) \&lt; \$f\$\\u{200b}
         ");
     }
 
