@@ -1,24 +1,41 @@
 //! Writes foreign text into Markdown for people, so that it can neither break out nor hide.
 
-use std::fmt::Write as _;
+use std::path::Path;
 
-use crate::text::one_line;
+use self::columns::{TextKind, in_columns};
+pub(crate) use self::quote::quote;
+use self::visible::counted_blanks;
+pub(crate) use self::visible::is_reordered;
+use crate::text::{first_chars, one_line, printable};
 
-/// `text` in a fence that nothing in it can close. Characters that cannot be seen are escaped.
+mod columns;
+mod quote;
+mod visible;
+
+/// `text` in a fence that nothing in it can close, in lines that are shown whole. Characters that
+/// cannot be seen are escaped.
 pub(crate) fn fence(language: &str, text: &str) -> String {
-    let text = visible(text, true);
+    let text = in_columns(text, TextKind::of_language(language));
     let ticks = "`".repeat(longest_run(&text, '`').max(2) + 1);
-    let end = if text.ends_with('\n') { "" } else { "\n" };
-    format!("{ticks}{language}\n{text}{end}{ticks}\n")
+    format!("{ticks}{language}\n{text}{ticks}\n")
 }
 
 /// `text` as code within a line.
 pub(crate) fn code(text: &str) -> String {
-    let text = visible(text, false);
+    in_ticks(&plain(text))
+}
+
+/// As [`code`], cut to at most `max` characters, which it says.
+pub(crate) fn code_within(text: &str, max: usize) -> String {
+    in_ticks(&plain_within(text, max))
+}
+
+/// A text that is shown as it is, as code within a line.
+fn in_ticks(text: &str) -> String {
     if text.is_empty() {
         return "(empty)".to_owned();
     }
-    let ticks = "`".repeat(longest_run(&text, '`') + 1);
+    let ticks = "`".repeat(longest_run(text, '`') + 1);
     // A space keeps ticks at the ends apart from the delimiters, and a reader removes it. It
     // removes one as well where the text has spaces at both ends.
     let has_edge = |c| text.starts_with(c) || text.ends_with(c);
@@ -30,7 +47,7 @@ pub(crate) fn code(text: &str) -> String {
 pub(crate) fn line(text: &str) -> String {
     let line = one_line(text);
     let mut escaped = String::with_capacity(line.len());
-    for c in visible(&line, false).chars() {
+    for c in visible::visible(&line).chars() {
         if matches!(c, '[' | '<') {
             escaped.push('\\');
         }
@@ -39,34 +56,38 @@ pub(crate) fn line(text: &str) -> String {
     escaped
 }
 
-/// `text` with all that cannot be seen escaped. Line ends and tabs stay where `is_block` is set.
-fn visible(text: &str, is_block: bool) -> String {
+/// `text` as one line without Markdown, in which all of it can be seen: a page joins blanks, so
+/// runs of them are counted.
+pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' | '\t' if is_block => shown.push(c),
-            _ if is_hidden(c) => {
-                let _ = write!(shown, "{}", c.escape_default());
-            }
-            _ => shown.push(c),
-        }
+    let mut rest = text;
+    while let Some(at) = rest.find("  ") {
+        let (before, behind) = rest.split_at(at);
+        let after = behind.trim_start_matches(' ');
+        shown.push_str(&visible::visible(before));
+        shown.push_str(&counted_blanks(&behind[..behind.len() - after.len()]));
+        rest = after;
     }
+    shown.push_str(&visible::visible(rest));
     shown
 }
 
-/// Whether a reader would not see the character, or take it for a plain space.
-fn is_hidden(c: char) -> bool {
-    let is_foreign_space = c != ' ' && c.is_whitespace();
-    c.is_control()
-        || is_foreign_space
-        || matches!(
-            c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        )
+/// As [`plain`], cut to at most `max` characters, which it says.
+pub(crate) fn plain_within(text: &str, max: usize) -> String {
+    let shown = plain(text);
+    if shown.chars().count() <= max {
+        return shown;
+    }
+    let left = max.saturating_sub(CUT.chars().count());
+    format!("{}{CUT}", first_chars(&shown, left))
+}
+
+/// The end of a text that was cut. The brackets are ours alone.
+const CUT: &str = "…⟨cut: the whole stands in the message⟩";
+
+/// A path as code within a line. Bytes that are no text are escaped.
+pub(crate) fn path(path: &Path) -> String {
+    code(&printable(path.as_os_str().as_encoded_bytes()))
 }
 
 fn longest_run(text: &str, wanted: char) -> usize {

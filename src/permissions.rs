@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use self::asked_access::AskedAccess;
-pub(crate) use self::commands::Risk;
+pub(crate) use self::commands::{CommandSummary, NamedCommand, Risk};
 pub(crate) use self::denied_tools::DeniedTools;
 pub(crate) use self::effect::EffectDigest;
 pub(crate) use self::excluded::{ExcludedPaths, HiddenFiles};
@@ -271,6 +271,11 @@ impl Permissions {
     pub(crate) fn with_kept_grants(mut self, kept: Arc<KeptGrants>) -> Self {
         self.kept = Some(kept);
         self
+    }
+
+    /// Where rules are kept; `None`: nobody can keep any.
+    pub(crate) fn kept_grants(&self) -> Option<&Arc<KeptGrants>> {
+        self.kept.as_ref()
     }
 
     /// The same permissions for the turns of this holder, whose kept rules count.
@@ -560,10 +565,23 @@ impl Permissions {
             PolicyVerdict::Ask { why, remedy } => {
                 // Nobody is asked in dontAsk, and finding the rules means to judge again.
                 let is_put = self.policy.mode != Mode::DontAsk;
-                let rule_grant = if is_put { self.rule_grant(tool, &access) } else { None };
+                let mut rule_grant = None;
+                let mut subcommand_grant = None;
+                if is_put {
+                    rule_grant = self.rule_grant(tool, &access);
+                    subcommand_grant = self.subcommand_grant(tool, &access);
+                }
                 let tool = tool.to_owned();
                 let remedy = remedy.to_string();
-                let asked = AskedAccess { tool, access, why, remedy, is_outside, rule_grant };
+                let asked = AskedAccess {
+                    tool,
+                    access,
+                    why,
+                    remedy,
+                    is_outside,
+                    rule_grant,
+                    subcommand_grant,
+                };
                 Ok(Judgement::Asks(Box::new(asked)))
             }
         }

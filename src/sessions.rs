@@ -17,6 +17,7 @@ mod decisions;
 mod export;
 pub(crate) mod id_sources;
 pub(crate) mod in_use;
+mod kept_rules;
 mod known_turns;
 mod launch;
 mod loading;

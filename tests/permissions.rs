@@ -314,14 +314,15 @@ async fn a_command_leaves_the_sandbox_only_with_a_persons_consent_to_this_call()
     let question = client.chat(&ask("Run it.")).await.text();
     assert!(!outside.exists(), "the one inside cannot write there");
     assert!(question.contains("outside of the sandbox"), "{question}");
-    assert!(question.contains("for this session (here it means once)"), "{question}");
+    assert!(!question.contains("for this session"), "it is asked about each time: {question}");
+    assert!(question.contains("- `1` allow once\n- `3` deny\n"), "{question}");
     let approvals = client.get("/toolhand/v1/approvals").await.json();
     let approval = &approvals["data"][0];
     assert_eq!(approval["risks"][0]["severity"], "critical", "{approval}");
     assert_eq!(approval["suggestions"], json!([]), "{approval}");
 
     upstream.round(calls(&[("c3", "Bash", call)]));
-    let mut list = vec![user("Run it."), assistant(&question), user("2")];
+    let mut list = vec![user("Run it."), assistant(&question), user("1")];
     let again = client.chat(&conversation(&list)).await.text();
     assert_eq!(fs::read_to_string(&outside).expect("made"), "made\n");
     assert!(again.contains("outside of the sandbox"), "it is asked about again: {again}");

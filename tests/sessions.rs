@@ -32,6 +32,7 @@ mod retained;
 mod rules;
 pub(crate) mod scenario;
 mod several;
+mod shown_effects;
 mod stale;
 mod tabs;
 mod tasks;

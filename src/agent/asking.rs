@@ -8,6 +8,7 @@ pub(crate) mod codes;
 pub(crate) mod decision;
 pub(crate) mod dialog;
 pub(crate) mod enclosure;
+mod header;
 mod markdown_scan;
 pub(crate) mod message;
 pub(crate) mod outcome;

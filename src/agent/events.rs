@@ -422,7 +422,8 @@ fn size_of_asked(asked: &Asked) -> usize {
             let choices = effect.choices.iter();
             let choices = choices.map(|choice| choice.label.len() + choice.description.len());
             let why = effect.why.as_ref().map_or(0, String::len);
-            effect.markdown.len() + effect.remedy.len() + why + choices.sum::<usize>()
+            let words = effect.line.len() + effect.described.as_ref().map_or(0, String::len);
+            effect.markdown.len() + words + effect.remedy.len() + why + choices.sum::<usize>()
         }
         About::Questions { questions } => serde_json::to_string(questions).map_or(0, |q| q.len()),
     };

@@ -1,8 +1,11 @@
 //! Defines what a call asks of a person, and what the person decided.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::markdown;
 pub(crate) use crate::permissions::{EffectDigest, NoAnswer};
 use crate::permissions::{Risk, RuleGrant, unanswered};
 pub(crate) use crate::tools::own_choice::OwnChoice;
@@ -13,13 +16,14 @@ use crate::tools::tool::ToolError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) tool: String,
-    /// The call's main argument.
+    /// The call's main argument. Where the model describes the call, what it would really do.
     pub(crate) headline: String,
     pub(crate) about: About,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
+#[expect(clippy::large_enum_variant, reason = "nearly every ask is about an effect")]
 pub(crate) enum About {
     /// May the call do this?
     Effect(ShownEffect),
@@ -27,11 +31,18 @@ pub(crate) enum About {
     Questions { questions: Vec<Question> },
 }
 
+/// The most characters of what a call would do, on one line. Open WebUI's dialog has no more
+/// room for it.
+pub(crate) const MAX_LINE: usize = 300;
+
 /// What a call would do, exactly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ShownEffect {
     /// The resolved path, command, diff or host, as Markdown for a person.
     pub(crate) markdown: String,
+    /// The same on one line without Markdown, cut if it is long: the command, path or host.
+    #[serde(default)]
+    pub(crate) line: String,
     /// Of the exact effect: for edits with the hash of the file's contents.
     pub(crate) digest: EffectDigest,
     /// What `allow for this session` would cover. `None` if it would cover nothing but this call.
@@ -49,6 +60,13 @@ pub(crate) struct ShownEffect {
     /// What the scope `rule` would keep. `None` if no rule would allow this.
     #[serde(default)]
     pub(crate) rule_grant: Option<Box<RuleGrant>>,
+    /// What the choice of a rule would keep: a rule `PROGRAM SUBCOMMAND *` for each part of a
+    /// command. `None` where there is no such choice.
+    #[serde(default)]
+    pub(crate) subcommand_grant: Option<Box<RuleGrant>>,
+    /// What the model says that the call does.
+    #[serde(default)]
+    pub(crate) described: Option<String>,
     /// What the person can choose, if the call offers choices of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) choices: Vec<OwnChoice>,
@@ -78,6 +96,9 @@ pub(crate) enum Decision {
         /// asked about anew.
         digest: EffectDigest,
         scope: GrantScope,
+        /// The rules that are kept by the scope `rule`, as they were shown.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<String>,
         /// The person's own input for the call, instead of the model's. The approval is then
         /// for the effect that it makes.
         updated_input: Option<serde_json::Value>,
@@ -108,11 +129,32 @@ pub(crate) enum GrantScope {
     Rule,
 }
 
+impl Decision {
+    /// Allows what was shown, as it was shown.
+    pub(crate) fn allow(digest: EffectDigest, scope: GrantScope) -> Self {
+        Self::Allow { digest, scope, rules: Vec::new(), updated_input: None }
+    }
+
+    /// Allows what was shown, and from now on what these rules allow.
+    pub(crate) fn allow_by(digest: EffectDigest, grant: &RuleGrant) -> Self {
+        let rules = grant.rules.clone();
+        Self::Allow { digest, scope: GrantScope::Rule, rules, updated_input: None }
+    }
+}
+
 impl Ask {
     /// Puts a text in front of what the call would do.
     pub(crate) fn put_in_front(&mut self, heading: &str) {
         if let About::Effect(effect) = &mut self.about {
             effect.markdown.insert_str(0, heading);
+        }
+    }
+
+    /// What the call would do, on one line. Records of earlier versions have the headline alone.
+    pub(crate) fn effect_line(&self) -> Cow<'_, str> {
+        match &self.about {
+            About::Effect(shown) if !shown.line.is_empty() => Cow::Borrowed(&shown.line),
+            _ => Cow::Owned(markdown::plain_within(&self.headline, MAX_LINE)),
         }
     }
 
@@ -122,6 +164,17 @@ impl Ask {
             About::Effect(shown) => &shown.choices,
             About::Questions { .. } => &[],
         }
+    }
+
+    /// The rules that a person has decided to keep, if they were shown. `rules` is empty in
+    /// records of earlier versions, which had one list of them.
+    pub(crate) fn grant_of(&self, rules: &[String]) -> Option<&RuleGrant> {
+        let About::Effect(shown) = &self.about else { return None };
+        if rules.is_empty() {
+            return shown.rule_grant.as_deref();
+        }
+        let grants = [&shown.rule_grant, &shown.subcommand_grant];
+        grants.into_iter().flatten().map(|grant| &**grant).find(|grant| grant.rules == rules)
     }
 
     /// The error for the model where nobody answers.

@@ -127,6 +127,11 @@ pub(crate) fn preview(hunks: &[Hunk]) -> String {
     preview
 }
 
+/// How many lines of the hunks have this mark in their first column.
+pub(crate) fn count_marked(hunks: &[Hunk], mark: char) -> usize {
+    hunks.iter().flat_map(|hunk| &hunk.lines).filter(|line| line.starts_with(mark)).count()
+}
+
 pub(super) fn lines_of(hunks: &[Hunk]) -> Vec<String> {
     hunks
         .iter()

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::commands::CommandSummary;
 use super::effect::EffectHasher;
 use super::{Access, EffectDigest, Grants, Permit, Risk, RuleGrant};
+use crate::page_url::PageUrl;
+use crate::text;
 use crate::workspace::{ContentState, Target};
 
 /// An access that the policy asks about, as open handles. It is judged again for each attempt,
@@ -25,6 +28,8 @@ pub(crate) struct AskedAccess {
     pub(super) is_outside: bool,
     /// The rules that would allow exactly this, if any do.
     pub(super) rule_grant: Option<RuleGrant>,
+    /// Wider rules: one `PROGRAM SUBCOMMAND *` for each part of a command, if all have one.
+    pub(super) subcommand_grant: Option<RuleGrant>,
 }
 
 impl AskedAccess {
@@ -67,6 +72,47 @@ impl AskedAccess {
     /// The rules that would allow exactly this, if any do.
     pub(crate) fn rule_grant(&self) -> Option<&RuleGrant> {
         self.rule_grant.as_ref()
+    }
+
+    /// Wider rules that would allow this, if there are any.
+    pub(crate) fn subcommand_grant(&self) -> Option<&RuleGrant> {
+        self.subcommand_grant.as_ref()
+    }
+
+    /// What was found in a command.
+    pub(crate) fn command_summary(&self) -> Option<CommandSummary> {
+        match &self.access {
+            Access::Command(command) => Some(command.summary()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a command that may go on when nobody waits for it any more.
+    pub(crate) fn may_go_on_alone(&self) -> bool {
+        matches!(&self.access, Access::Command(command) if command.may_go_on_alone())
+    }
+
+    /// The page that would be fetched.
+    pub(crate) fn page(&self) -> Option<&PageUrl> {
+        match &self.access {
+            Access::Fetch(page) => Some(page),
+            _ => None,
+        }
+    }
+
+    /// What it would do, in a line: the command, path, page, query, or the name and the
+    /// arguments. `None` for what has its consent alone for an effect.
+    pub(crate) fn effect_line(&self, arguments: &Value) -> Option<String> {
+        Some(match &self.access {
+            Access::Read(target) | Access::Write(target) => printable_path(target.real_path()),
+            Access::Search(scope) => printable_path(scope.real_path()),
+            Access::Command(command) => command.command_line.line.clone(),
+            Access::Named(name) => format!("{name} {arguments}"),
+            Access::Fetch(page) => page.url().to_string(),
+            Access::WebSearch(query) => query.clone(),
+            Access::Mcp(call) => format!("{} of {} {}", call.tool, call.server, call.arguments),
+            Access::Consent | Access::Nothing => return None,
+        })
     }
 
     /// Identifies the exact effect: the tool, what the access really leads to, the arguments,
@@ -172,4 +218,8 @@ impl AskedAccess {
             hasher.part(part.as_os_str().as_bytes());
         }
     }
+}
+
+fn printable_path(path: &Path) -> String {
+    text::printable(path.as_os_str().as_bytes())
 }

@@ -15,6 +15,7 @@ pub(crate) use self::pattern::BashPattern;
 pub(crate) use self::removals::CriticalRemoval;
 pub(super) use self::removals::is_critical;
 pub(crate) use self::risks::Risk;
+pub(crate) use self::summary::{CommandSummary, NamedCommand};
 
 use self::part::{Part, Redirect};
 use self::reach::Reached;
@@ -38,6 +39,8 @@ mod reach;
 mod read_only;
 mod removals;
 mod risks;
+mod subcommands;
+mod summary;
 mod syntax;
 #[cfg(test)]
 mod tests;

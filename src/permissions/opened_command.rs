@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::{env, fs};
 
 use super::commands::{
-    self, BashPattern, CriticalRemoval, Doubt, OperandPath, ParsedCommand, Place, Risk,
-    UnparsedCommand,
+    self, BashPattern, CommandSummary, CriticalRemoval, Doubt, OperandPath, ParsedCommand, Place,
+    Risk, UnparsedCommand,
 };
 use super::path_lists::{PROTECTED, SENSITIVE};
 use super::path_pattern::PatternRoots;
@@ -108,6 +108,14 @@ impl OpenedCommand {
         (parsed.is_plain_read() && file.is_read()).then_some(file.leads_to())
     }
 
+    /// What was found in it, for the person who approves.
+    pub(super) fn summary(&self) -> CommandSummary {
+        match &self.analysis.parsed {
+            Ok(parsed) => CommandSummary::Commands(parsed.summary()),
+            Err(unparsed) => CommandSummary::Doubtful(unparsed.doubt),
+        }
+    }
+
     /// What speaks against it, the gravest first, for the person who approves.
     pub(super) fn risks(&self) -> &[Risk] {
         &self.analysis.risks
@@ -197,6 +205,19 @@ impl CommandAnalysis {
     /// Rules that would allow exactly this line, one for each part; `None` if none can.
     pub(super) fn exact_rules(&self, tool: &str) -> Option<Vec<String>> {
         let patterns = self.parsed.as_ref().ok()?.exact_patterns()?;
+        Some(patterns.into_iter().map(|pattern| format!("{tool}({pattern})")).collect())
+    }
+
+    /// A rule `PROGRAM SUBCOMMAND *` for each part; `None` if a part has none. None either for a
+    /// line that names a sensitive or protected file: whoever approves that one call would allow
+    /// the next one with any file.
+    pub(super) fn subcommand_rules(&self, tool: &str) -> Option<Vec<String>> {
+        let parsed = self.parsed.as_ref().ok()?;
+        let is_listed = |word: &str| is_sensitive(&OperandPath::Relative(word.into()));
+        if parsed.arguments().any(is_listed) {
+            return None;
+        }
+        let patterns = parsed.subcommand_patterns()?;
         Some(patterns.into_iter().map(|pattern| format!("{tool}({pattern})")).collect())
     }
 }

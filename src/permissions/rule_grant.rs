@@ -15,6 +15,25 @@ impl Permissions {
     /// would do: a deny or an ask rule, a hook, a critical removal or a missing sandbox asks all
     /// the same.
     pub(super) fn rule_grant(&self, tool: &str, access: &Access) -> Option<RuleGrant> {
+        self.first_grant(tool, access, candidates(&self.policy, tool, access))
+    }
+
+    /// The same with a rule `PROGRAM SUBCOMMAND *` for each part of a command.
+    pub(super) fn subcommand_grant(&self, tool: &str, access: &Access) -> Option<RuleGrant> {
+        let Access::Command(command) = access else { return None };
+        let analysis = command.analysis();
+        // As for other rules: a part would be allowed in the directory that the line begins in.
+        let rules = analysis.subcommand_rules(tool).filter(|_| !analysis.changes_directory())?;
+        self.first_grant(tool, access, vec![rules])
+    }
+
+    /// The first of these lists of rules by which the policy, asked again, allows the access.
+    fn first_grant(
+        &self,
+        tool: &str,
+        access: &Access,
+        candidates: Vec<Vec<String>>,
+    ) -> Option<RuleGrant> {
         let kept = self.kept.as_ref().filter(|_| self.holder.is_some())?;
         let allow = |rules: &Vec<String>| {
             let is_short = !rules.is_empty() && rules.len() <= RuleGrant::MAX_RULES;
@@ -29,7 +48,7 @@ impl Permissions {
                 matches!(policy.judge(tool, self.effect_of(access)), PolicyVerdict::Allow(_))
             })
         };
-        let rules = candidates(&self.policy, tool, access).into_iter().find(allow)?;
+        let rules = candidates.into_iter().find(allow)?;
         let path = self.workspace.root().to_owned();
         let metadata = self.workspace.root_metadata().ok()?;
         let workspace = BoundDirectory { path, id: DirectoryId::from_metadata(&metadata) };

@@ -31,7 +31,7 @@ use crate::errors::{ApiError, ErrorCode};
 use crate::hooks::Hooks;
 use crate::ids::{KeyId, Scope, TurnId};
 use crate::mcp::McpPrompt;
-use crate::permissions::{AccessKind, DeniedTools, KnownTool};
+use crate::permissions::{AccessKind, DeniedTools, KnownTool, RuleGrant};
 use crate::store::StoreError;
 use crate::store::rows::{ApprovalRow, Change, TurnStatus};
 use crate::text;
@@ -71,6 +71,8 @@ pub(super) struct Prepared {
     pub(super) assembled: Assembled,
     /// Decisions of the request's reply, which are committed before the turn acts on them.
     pub(super) decided: Vec<Change>,
+    /// The rules that the reply keeps, once it is committed.
+    pub(super) rules: Vec<RuleGrant>,
     /// Asks that the reply leaves out, with what is answered of them: they are asked again, and
     /// nothing runs.
     pub(super) left_out: Vec<Asked>,
@@ -140,10 +142,13 @@ impl Sessions {
             prompted.apply_to(&mut prepared.assembled);
             prepared.notices.clone_from(&prompted.notices);
             prepared.hooks = prompted.hooks.clone();
+            let rules = std::mem::take(&mut prepared.rules);
+            self.check_rules(&caller, &rules).await?;
             match self.record(&request, &caller, prepared).await {
                 Err(NotStarted::Conflict) => {}
                 Err(NotStarted::Failed(error)) => return Err(error),
                 Ok(recorded) => {
+                    self.keep_rules(&caller, &rules).await;
                     return Ok(self.launch(request, caller, recorded, (permit, resume)));
                 }
             }
@@ -237,6 +242,7 @@ impl Sessions {
         };
         let (mut decided, mut left_out) = (Vec::new(), Vec::new());
         let mut reply_code = ReplyCode::where_history_is_kept(server_history);
+        let mut rules = Vec::new();
         if let Beginning::Resume(resume) = &mut assembled.beginning {
             let reply = assembled.reply.as_ref().map(|reply| &reply.said);
             let channel = self.asking(request).channel;
@@ -244,6 +250,7 @@ impl Sessions {
             let known = decisions(question, approvals, reply, clock::now_ms());
             (decided, left_out) = (known.new, known.left_out);
             reply_code = reply_code.or(known.code);
+            rules = known.rules;
             resume.decisions = known.decided;
         }
         let context_tokens =
@@ -257,6 +264,7 @@ impl Sessions {
             tail,
             assembled,
             decided,
+            rules,
             left_out,
             reply_code,
             context_tokens,

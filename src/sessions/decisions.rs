@@ -10,8 +10,9 @@ use crate::agent::asking::outcome::Reply;
 use crate::agent::asking::reply::{RepliedTo, read_reply};
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::record::{Asked, OpenRound};
-use crate::execution::ask::Decision;
+use crate::execution::ask::{Decision, GrantScope};
 use crate::ids::ApprovalId;
+use crate::permissions::RuleGrant;
 use crate::store::rows::{ApprovalRow, Change};
 
 /// What is known about the asks of an open round.
@@ -21,6 +22,8 @@ pub(super) struct Decisions {
     /// Those of them that are not in the store yet. The commit fails if another request has
     /// decided one of them first.
     pub(super) new: Vec<Change>,
+    /// The rules that the reply keeps.
+    pub(super) rules: Vec<RuleGrant>,
     /// The reply leaves these asks out, or answers only the first of their questions.
     pub(super) left_out: Vec<Asked>,
     /// Whether a reply to what is asked again must carry its code.
@@ -69,8 +72,23 @@ pub(super) fn decisions(
     known.left_out = left_out;
     let change = |decided: &Decided| decide(decided.approval.clone(), &decided.decision);
     known.new = decided.iter().map(change).collect();
+    let kept = |decided: &Decided| {
+        let asked = open.asked.iter().find(|asked| asked.id == decided.approval)?;
+        rules_to_keep(asked, &decided.decision)
+    };
+    known.rules = decided.iter().filter_map(kept).collect();
     known.decided.extend(decided);
     known
+}
+
+/// The rules that the person was shown, if they are to be kept.
+pub(super) fn rules_to_keep(asked: &Asked, decision: &Decision) -> Option<RuleGrant> {
+    match decision {
+        Decision::Allow { scope: GrantScope::Rule, rules, .. } => {
+            asked.ask.grant_of(rules).cloned()
+        }
+        _ => None,
+    }
 }
 
 /// Whether a person has decided all asks of the round over REST.

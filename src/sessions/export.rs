@@ -210,6 +210,7 @@ mod tests {
             ],
             asked: Vec::new(),
             asked_by: Vec::new(),
+            question: None,
             ends_with: None,
         };
         let end = samples::end(Outcome::Finished { reason: "stop".to_owned() }, "May I?");

@@ -96,6 +96,7 @@ impl Sessions {
             tail,
             mut assembled,
             mut decided,
+            rules: _,
             left_out,
             reply_code,
             context_tokens,

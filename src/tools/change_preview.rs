@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 
+use crate::files::FileSnapshot;
 use crate::files::encoding::Encoding;
-use crate::files::{FileSnapshot, patch};
+use crate::files::patch::{self, Hunk};
 use crate::markdown;
 use crate::workspace::Target;
 
 /// The file's real path, and the difference between what it holds and `new`, as Markdown.
 pub(super) fn shown(target: &Target, current: Option<&FileSnapshot>, new: &[u8]) -> String {
-    let path = markdown::code(&target.real_path().display().to_string());
+    let path = markdown::path(target.real_path());
     let by_link = if target.path() == target.real_path() {
         String::new()
     } else {
-        format!(" (by the link {})", markdown::code(&target.path().display().to_string()))
+        format!(" (by the link {})", markdown::path(target.path()))
     };
     let old = current.map_or(&b""[..], |current| &current.bytes);
     let (old_text, new_text) = (decoded(old, old), decoded(old, new));
@@ -35,9 +36,25 @@ pub(super) fn shown(target: &Target, current: Option<&FileSnapshot>, new: &[u8])
                 new.len()
             )
         }
-        Some(hunks) => format!("{head}{}", markdown::fence("diff", &patch::preview(&hunks))),
+        Some(hunks) => {
+            let shown = markdown::fence("diff", &patch::preview(&hunks));
+            format!("{kind} {path}{by_link}{}\n\n{shown}", counted(&hunks))
+        }
     }
 }
+
+/// How many lines come and go, where they are so many that some may be out of sight.
+fn counted(hunks: &[Hunk]) -> String {
+    let added = patch::count_marked(hunks, '+');
+    let removed = patch::count_marked(hunks, '-');
+    if added + removed <= MANY_LINES {
+        return String::new();
+    }
+    format!(": {added} lines added, {removed} removed")
+}
+
+/// From so many changed lines on their number is told.
+const MANY_LINES: usize = 20;
 
 /// `bytes` as text, in the encoding of the file that holds `current`.
 fn decoded<'a>(current: &[u8], bytes: &'a [u8]) -> Cow<'a, str> {

@@ -129,7 +129,8 @@ impl ParsedCall for ServerCall {
         let tool = &self.tool.tool;
         let (server, own) = (markdown::code(&tool.server), markdown::code(&tool.own_name));
         let arguments = serde_json::to_string_pretty(&self.arguments).unwrap_or_default();
-        let shown = markdown::fence("json", &text::without_hidden(&arguments));
+        // As they are sent: what cannot be seen is shown, not left out.
+        let shown = markdown::fence("json", &arguments);
         let shown = format!("the tool {own} of the MCP server {server}, with\n{shown}");
         Box::pin(async move { Some(Preview::of(shown)) })
     }

@@ -146,6 +146,8 @@ pub(crate) struct Preview {
     /// What the person can choose. Empty: to allow the call once, or for the session, or to deny
     /// it. The permit holds what was chosen.
     pub(crate) choices: Vec<OwnChoice>,
+    /// What the model says that the call does. It stands behind `shown`, as the model's words.
+    pub(crate) described: Option<String>,
 }
 
 impl CallContext {
@@ -187,11 +189,11 @@ impl CallContext {
 
 impl Preview {
     pub(crate) fn of(shown: String) -> Self {
-        Self { shown, contents: None, fault: None, choices: Vec::new() }
+        Self { shown, contents: None, fault: None, choices: Vec::new(), described: None }
     }
 
     pub(crate) fn failed(fault: ToolError, contents: Option<ContentState>) -> Self {
-        Self { shown: String::new(), contents, fault: Some(fault), choices: Vec::new() }
+        Self { contents, fault: Some(fault), ..Self::of(String::new()) }
     }
 }
 

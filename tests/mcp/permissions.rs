@@ -128,6 +128,24 @@ async fn a_kept_rule_of_an_earlier_version_that_names_no_server_asks_again() {
 }
 
 #[tokio::test]
+async fn x16_what_cannot_be_seen_in_the_arguments_is_shown_as_it_is_sent() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream, &[("tracker", echoing(), "")]).start().await;
+    let hidden = "a\u{200b}b\u{202e}c\u{e0072}\u{e006d}d\u{feff}";
+    let input = json!({ "title": hidden, "body": format!("x{}evil", " ".repeat(200)) });
+    upstream.round(calls(&[("c1", "mcp__tracker__do", input)]));
+    let client = server.client();
+    let question = client.chat(&conversation(&[user("File it.")])).await.text();
+    has(&question, &[r#""title": "a\u{200b}b\u{202e}c\u{e0072}\u{e006d}d\u{feff}""#]);
+    has(&question, &[r#""body": "x⟨200 blanks⟩evil""#]);
+    upstream.round(says("Well."));
+    let list = [user("File it."), assistant(&question), user("1")];
+    assert_eq!(client.chat(&conversation(&list)).await.text(), "Well.");
+    let told = answers_in(&upstream.requests().pop().expect("a request").json()).remove(0);
+    assert!(told.contains("\\u200b") || told.contains("ab"), "it is sent as it was: {told}");
+}
+
+#[tokio::test]
 async fn m14_hints_of_a_server_allow_nothing() {
     let upstream = Upstream::start();
     let mut script = echoing();

@@ -13,17 +13,37 @@ pub(crate) enum Choice {
     AllowOnce,
     AllowForSession,
     Deny,
+    /// Allows the rules that are shown, from now on in this project.
+    AllowByRule,
 }
 
 impl Choice {
     /// In the order of their numbers.
-    pub(crate) const ALL: [Self; 3] = [Self::AllowOnce, Self::AllowForSession, Self::Deny];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::AllowOnce, Self::AllowForSession, Self::Deny, Self::AllowByRule];
+
+    /// The choices about this effect, with their numbers. A choice that is left out leaves the
+    /// numbers of the others as they are.
+    pub(crate) fn offered(ask: &Ask) -> impl Iterator<Item = (usize, Self)> {
+        (1..).zip(Self::ALL).filter(|(_, choice)| choice.is_offered(ask))
+    }
+
+    /// Whether the choice says something of its own about this effect.
+    pub(crate) fn is_offered(self, ask: &Ask) -> bool {
+        let About::Effect(shown) = &ask.about else { return false };
+        match self {
+            Self::AllowOnce | Self::Deny => true,
+            Self::AllowForSession => shown.grant.is_some(),
+            Self::AllowByRule => shown.subcommand_grant.is_some(),
+        }
+    }
 
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::AllowOnce => "allow once",
             Self::AllowForSession => "allow for this session",
             Self::Deny => "deny",
+            Self::AllowByRule => "allow by rule",
         }
     }
 
@@ -33,6 +53,7 @@ impl Choice {
             Self::AllowOnce => "allow",
             Self::AllowForSession => "always",
             Self::Deny => "deny",
+            Self::AllowByRule => "rule",
         }
     }
 
@@ -43,28 +64,30 @@ impl Choice {
             (Some(1), _) | (_, "yes" | "allow" | "allow once") => Self::AllowOnce,
             (Some(2), _) | (_, "always" | "allow for this session") => Self::AllowForSession,
             (Some(3), _) | (_, "no" | "deny") => Self::Deny,
+            (Some(4), _) | (_, "rule" | "allow by rule") => Self::AllowByRule,
             _ => return None,
         })
     }
 
-    /// The decision about what `asked` has shown. Too late is no consent.
-    pub(crate) fn decide(self, asked: &Asked, now_ms: i64) -> Decided {
+    /// The decision about what `asked` has shown; `None` for a choice that it does not offer. Too
+    /// late is no consent.
+    pub(crate) fn decide(self, asked: &Asked, now_ms: i64) -> Option<Decided> {
         let decision = match (self, &asked.ask.about) {
             (Self::Deny, _) => Decision::Deny { feedback: None },
             (_, _) if is_expired(asked, now_ms) => Decision::Expired,
             (_, About::Questions { .. }) => Decision::Deny { feedback: None },
-            (Self::AllowOnce, About::Effect(shown)) => Decision::Allow {
-                digest: shown.digest,
-                scope: GrantScope::Once,
-                updated_input: None,
-            },
-            (Self::AllowForSession, About::Effect(shown)) => Decision::Allow {
-                digest: shown.digest,
-                scope: GrantScope::Session,
-                updated_input: None,
-            },
+            (_, About::Effect(_)) if !self.is_offered(&asked.ask) => return None,
+            (Self::AllowOnce, About::Effect(shown)) => {
+                Decision::allow(shown.digest, GrantScope::Once)
+            }
+            (Self::AllowForSession, About::Effect(shown)) => {
+                Decision::allow(shown.digest, GrantScope::Session)
+            }
+            (Self::AllowByRule, About::Effect(shown)) => {
+                Decision::allow_by(shown.digest, shown.subcommand_grant.as_deref()?)
+            }
         };
-        decided(asked, decision)
+        Some(decided(asked, decision))
     }
 }
 
@@ -73,7 +96,7 @@ impl Choice {
 pub(crate) fn read_choice(asked: &Asked, text: &str, now_ms: i64) -> Option<Decided> {
     let own = asked.ask.own_choices();
     if own.is_empty() {
-        return Some(Choice::read(text)?.decide(asked, now_ms));
+        return Choice::read(text)?.decide(asked, now_ms);
     }
     let place = chosen(own, text).or_else(|| {
         let (_, rest) = behind_code(&[&asked.code], text)?;
@@ -127,11 +150,34 @@ pub(crate) fn choices(ask: &Ask) -> Vec<&str> {
         About::Effect(shown) if !shown.choices.is_empty() => {
             shown.choices.iter().map(|choice| choice.label.as_str()).collect()
         }
-        About::Effect(shown) => {
-            let counts =
-                |choice: &Choice| *choice != Choice::AllowForSession || shown.grant.is_some();
-            Choice::ALL.into_iter().filter(counts).map(Choice::word).collect()
+        About::Effect(_) => Choice::offered(ask).map(|(_, choice)| choice.word()).collect(),
+    }
+}
+
+/// What a choice does for this call, in words of ours.
+pub(super) fn meaning(choice: Choice, ask: &Ask) -> String {
+    match (choice, &ask.about) {
+        (Choice::AllowOnce, _) => "exactly what the message above shows, this once".to_owned(),
+        (Choice::Deny, _) => "the call is not made".to_owned(),
+        (Choice::AllowForSession, About::Effect(shown)) => {
+            format!("{}, until this conversation ends", shown.grant_covers)
         }
+        (Choice::AllowByRule, About::Effect(shown)) => {
+            let rules = shown.subcommand_grant.iter().flat_map(|grant| &grant.rules);
+            let rules: Vec<_> = rules.map(String::as_str).collect();
+            format!("from now on in this project: {}", rules.join(", "))
+        }
+        (_, About::Questions { .. }) => String::new(),
+    }
+}
+
+/// The rules that the choice of a rule would keep; none where there is no such choice.
+pub(crate) fn offered_rules(ask: &Ask) -> &[String] {
+    match &ask.about {
+        About::Effect(shown) => {
+            shown.subcommand_grant.as_deref().map_or(&[], |grant| grant.rules.as_slice())
+        }
+        About::Questions { .. } => &[],
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads a decision that comes over REST.
 
 use indexmap::IndexMap;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::choice::allows;
 use crate::agent::record::Asked;
@@ -12,7 +12,7 @@ use crate::tools::question::NO_ANSWER;
 /// The most characters of feedback, and of one answer.
 const MAX_TEXT: usize = 10_000;
 
-/// Reads `{decision, scope, feedback, updated_input}`, or where the call offers choices of its own
+/// Reads `{decision, scope, rules, feedback, updated_input}`, or where the call offers choices of its own
 /// `{choice, feedback}`, or for questions `{answers}`, or `{decision: "deny", feedback}` for each.
 ///
 /// Questions that an earlier dialog has answered keep those answers, unless there are others.
@@ -28,8 +28,9 @@ pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, Api
 }
 
 fn of_effect(shown: &ShownEffect, body: &Map<String, Value>) -> Result<Decision, ApiError> {
-    only(body, &["decision", "scope", "feedback", "updated_input"])?;
+    only(body, &["decision", "scope", "rules", "feedback", "updated_input"])?;
     let scope = scope(body)?;
+    let rules = rules(shown, body, scope)?;
     let feedback = text(body.get("feedback"), "feedback")?;
     let updated_input = match body.get("updated_input") {
         None | Some(Value::Null) => None,
@@ -40,16 +41,44 @@ fn of_effect(shown: &ShownEffect, body: &Map<String, Value>) -> Result<Decision,
         "allow" if scope == GrantScope::Rule && updated_input.is_some() => {
             Err(invalid("scope", "cannot be \"rule\" for a changed input: its rules are not known"))
         }
-        "allow" if scope == GrantScope::Rule && shown.rule_grant.is_none() => Err(invalid(
+        "allow" if scope == GrantScope::Rule && rules.is_empty() => Err(invalid(
             "scope",
             "cannot be \"rule\" here: no rule would allow this call without asking",
         )),
-        "allow" => Ok(Decision::Allow { digest: shown.digest, scope, updated_input }),
+        "allow" if scope == GrantScope::Session && shown.grant.is_none() => Err(invalid(
+            "scope",
+            "cannot be \"session\" here: this is asked about each time; leave it out to allow it \
+             once",
+        )),
+        "allow" => Ok(Decision::Allow { digest: shown.digest, scope, rules, updated_input }),
         _ if updated_input.is_some() => {
             Err(invalid("updated_input", "goes with the decision \"allow\" alone"))
         }
         _ => Ok(Decision::Deny { feedback }),
     }
+}
+
+/// The rules that the scope `rule` keeps: those that are named, if they were shown, and else the
+/// narrowest. None for another scope.
+fn rules(
+    shown: &ShownEffect,
+    body: &Map<String, Value>,
+    scope: GrantScope,
+) -> Result<Vec<String>, ApiError> {
+    let offered = [&shown.rule_grant, &shown.subcommand_grant];
+    let mut offered = offered.into_iter().flatten().map(|grant| &grant.rules);
+    let named = match body.get("rules") {
+        None | Some(Value::Null) if scope != GrantScope::Rule => return Ok(Vec::new()),
+        None | Some(Value::Null) => return Ok(offered.next().cloned().unwrap_or_default()),
+        Some(_) if scope != GrantScope::Rule => {
+            return Err(invalid("rules", "go with the scope \"rule\" alone"));
+        }
+        Some(named) => named,
+    };
+    let is_named = |rules: &&Vec<String>| json!(rules) == *named;
+    offered.find(is_named).cloned().ok_or_else(|| {
+        invalid("rules", "must be the approval's `suggestions` or its `rules`, as they stand there")
+    })
 }
 
 /// What is chosen, by its number.
@@ -169,15 +198,13 @@ fn missing(param: &str) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
 
     /// The decision in short, or the error's code and parameter.
     fn read(ask: &Asked, body: &Value) -> String {
         match read_decision(ask, body) {
-            Ok(Decision::Allow { digest, scope, updated_input }) => {
+            Ok(Decision::Allow { digest, scope, updated_input, .. }) => {
                 assert_eq!(digest, [0; 32]);
                 let updated = updated_input.map(|input| format!(" {input}")).unwrap_or_default();
                 format!("{scope:?}{updated}")

@@ -3,12 +3,16 @@
 use serde_json::{Value, json};
 
 use super::answers::answer;
-use super::choice::{Choice, choices, decide_own, decided, deny_all, is_expired, read_choice};
+use super::choice::{
+    Choice, choices, decide_own, decided, deny_all, is_expired, meaning, read_choice,
+};
+use super::header::header;
 use super::message::effect;
 use super::outcome::Reply;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
-use crate::execution::ask::{About, Decision, OwnChoice, Question};
+use crate::execution::ask::{About, Ask, Decision, OwnChoice, Question};
+use crate::markdown;
 use crate::text;
 use crate::tools::question::{NO_ANSWER, QuestionOption};
 
@@ -23,9 +27,10 @@ const MAX_QUESTIONS: usize = 3;
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=3;
 const MAX_QUESTION_CHARS: usize = 500;
 
-/// Characters of a headline in the question of an approval. The effect itself stands in the
-/// message before.
-const MAX_HEADLINE_CHARS: usize = 300;
+/// Characters of the parts of an approval's question. With the line of the effect, of which the
+/// whole stands in the message before, they are within what a question may have.
+const MAX_TOOL_CHARS: usize = 60;
+const MAX_DESCRIPTION_CHARS: usize = 80;
 
 /// One call of `ask_user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,14 +64,18 @@ pub(crate) fn dialogs(asked: &[Asked]) -> Option<Vec<Dialog>> {
     Some(approvals.chain(dialogs).collect())
 }
 
-/// The first option is badged as recommended, so it denies.
+/// The first option is badged as recommended, so it denies. There is room for two more: where a
+/// rule can be kept, that stands in the place of the session, which a reply by its label still
+/// chooses.
 fn approval(asked: &Asked) -> Value {
-    let options = [
-        (Choice::Deny, "The call is not made."),
-        (Choice::AllowOnce, "Exactly what the message above shows."),
-        (Choice::AllowForSession, "This command, or edits of this file, from now on."),
-    ];
-    question_of(asked, &options.map(|(choice, means)| option(choice.label(), means)))
+    let mut choices = vec![Choice::Deny, Choice::AllowOnce];
+    let wider = [Choice::AllowByRule, Choice::AllowForSession];
+    choices.extend(wider.into_iter().find(|choice| choice.is_offered(&asked.ask)));
+    let options: Vec<_> = choices
+        .into_iter()
+        .map(|choice| option(choice.label(), &capitalised(&meaning(choice, &asked.ask))))
+        .collect();
+    question_of(asked, &options)
 }
 
 /// The choices that a call offers itself, those first that decline it. `None` if they do not fit.
@@ -82,18 +91,30 @@ fn option(label: &str, description: &str) -> Value {
     json!({ "label": capitalised(label), "description": description })
 }
 
+/// The effect stands first, as in the message, and the model's words for it behind it.
 fn question_of(asked: &Asked, options: &[Value]) -> Value {
-    let headline = text::first_chars(&asked.ask.headline, MAX_HEADLINE_CHARS);
-    let headline = text::printable(headline.as_bytes());
     let Asked { code, ask, .. } = asked;
+    let tool = markdown::plain_within(&ask.tool, MAX_TOOL_CHARS);
+    let effect = ask.effect_line();
+    let described = described(ask).map(|words| {
+        let words = markdown::plain_within(&text::one_line(words), MAX_DESCRIPTION_CHARS);
+        format!(" (in the model's words: “{}”)", words.replace(['“', '”'], "\""))
+    });
+    let question = format!("{tool} ({code}): {effect}{}", described.unwrap_or_default());
     json!({
         "id": code,
-        "header": text::first_chars(&ask.tool, 12),
-        "question": text::first_chars(
-            &format!("{} ({code}): {headline}", ask.tool), MAX_QUESTION_CHARS),
+        "header": header(&ask.tool),
+        "question": text::first_chars(&question, MAX_QUESTION_CHARS),
         "options": options,
         "allow_other": true,
     })
+}
+
+fn described(ask: &Ask) -> Option<&str> {
+    match &ask.about {
+        About::Effect(shown) => shown.described.as_deref(),
+        About::Questions { .. } => None,
+    }
 }
 
 fn capitalised(label: &str) -> String {
@@ -180,10 +201,9 @@ fn chosen(asked: &Asked, label_of_answer: Option<&str>, now_ms: i64) -> Decided 
     if let Some(place) = own.iter().position(|choice| is_chosen(&choice.label)) {
         return decide_own(asked, place, now_ms);
     }
-    match Choice::ALL.into_iter().find(|choice| is_chosen(choice.label())) {
-        Some(choice) if own.is_empty() => choice.decide(asked, now_ms),
-        _ => deny_all([asked], words).remove(0),
-    }
+    let choice = Choice::ALL.into_iter().find(|choice| is_chosen(choice.label()));
+    let decided = choice.filter(|_| own.is_empty()).and_then(|it| it.decide(asked, now_ms));
+    decided.unwrap_or_else(|| deny_all([asked], words).remove(0))
 }
 
 /// The arguments of a call of `toolhand_approval` about an effect. `None` for a question, which
@@ -219,13 +239,66 @@ mod tests {
 
     use super::*;
     use crate::agent::asking::reply::test_support::{
-        NOW, ask_of, effect_ask, own_ask, question, question_ask, shown,
+        NOW, ask_of, effect_ask, own_ask, question, question_ask, rule_ask, shown,
+        shown as shown_decisions,
     };
 
     #[test]
     fn in_an_approval_deny_comes_first() {
         let dialogs = dialogs(&[effect_ask(0, "KXRT")]).unwrap();
-        assert_snapshot!(dialogs[0].arguments, @r#"{"questions":[{"id":"KXRT","header":"Bash","question":"Bash (KXRT): make 0","options":[{"label":"Deny","description":"The call is not made."},{"label":"Allow once","description":"Exactly what the message above shows."},{"label":"Allow for this session","description":"This command, or edits of this file, from now on."}],"allow_other":true}]}"#);
+        assert_snapshot!(dialogs[0].arguments, @r#"{"questions":[{"id":"KXRT","header":"Bash","question":"Bash (KXRT): make 0","options":[{"label":"Deny","description":"The call is not made"},{"label":"Allow once","description":"Exactly what the message above shows, this once"},{"label":"Allow for this session","description":"Exactly this command, in this directory, until this conversation ends"}],"allow_other":true}]}"#);
+    }
+
+    /// The only question about the ask, and the labels of its options.
+    fn asked_about(asked: &Asked) -> (String, Vec<String>) {
+        let mut dialogs = dialogs(std::slice::from_ref(asked)).unwrap();
+        let question = dialogs.remove(0).arguments["questions"][0].take();
+        let options = question["options"].as_array().unwrap();
+        let labels = options.iter().map(|option| option["label"].as_str().unwrap().to_owned());
+        (question["question"].as_str().unwrap().to_owned(), labels.collect())
+    }
+
+    #[test]
+    fn x15_the_effect_stands_before_the_models_words_for_it() {
+        let mut asked = effect_ask(0, "KXRT");
+        asked.ask.headline = "rm -r precious".to_owned();
+        let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+        shown.described = Some("List\nthe files” (in your words: “ok”)\u{202e}".to_owned());
+        assert_eq!(
+            asked_about(&asked).0,
+            "Bash (KXRT): rm -r precious (in the model's words: “List the files\" (in your words: \
+             \"ok\")\\u{202e}”)"
+        );
+        asked.ask.headline = format!("a{}", "\u{200b}".repeat(2000));
+        assert_eq!(
+            asked_about(&asked).0,
+            "Bash (KXRT): a⟨2000 times \\u{200b}⟩ (in the model's words: “List the files\" (in your words: \"ok\")\\u{202e}”)"
+        );
+        asked.ask.headline = "x ".repeat(2000);
+        let long = asked_about(&asked).0;
+        assert!(long.contains("…⟨cut: the whole stands in the message⟩ (in the model's"), "{long}");
+        assert!(long.chars().count() <= MAX_QUESTION_CHARS, "{long}");
+    }
+
+    #[test]
+    fn only_what_means_something_of_its_own_is_offered() {
+        let mut asked = effect_ask(0, "KXRT");
+        let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+        shown.grant = None;
+        assert_eq!(asked_about(&asked).1, ["Deny", "Allow once"]);
+        let chosen = |asked: &Asked, label: &str| {
+            let content = json!({ "answers": { "KXRT": { "label": label } } }).to_string();
+            shown_decisions(&read_dialog_answer(&[asked], &content, NOW).decided)
+        };
+        assert_eq!(chosen(&asked, "Allow for this session"), "0=no:Allow for this session");
+        assert_eq!(chosen(&asked, "Allow by rule"), "0=no:Allow by rule");
+        let asked = rule_ask(0, "KXRT");
+        assert_eq!(asked_about(&asked).1, ["Deny", "Allow once", "Allow by rule"]);
+        assert_eq!(chosen(&asked, "allow by rule"), "0=rule");
+        assert_eq!(chosen(&asked, "Allow for this session"), "0=session");
+        let dialogs = dialogs(&[asked]).unwrap();
+        let rule = &dialogs[0].arguments["questions"][0]["options"][2]["description"];
+        assert_eq!(rule, "From now on in this project: Bash(npm test *)");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::bare_choice::ReplyCode;
-use super::choice::Choice;
+use super::choice::{Choice, offered_rules};
 use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, OwnChoice, Question, ShownEffect, ShownRisk};
@@ -126,11 +126,20 @@ fn which_number(asked: &Asked, code: ReplyCode) -> String {
     }
 }
 
+/// The choices that at least one of the asks offers, each with its number.
 fn choices(asked: &[Asked]) -> String {
     let mut text = String::new();
-    for (index, choice) in Choice::ALL.into_iter().enumerate() {
-        let covers = if choice == Choice::AllowForSession { covered(asked) } else { String::new() };
-        let _ = writeln!(text, "- `{}` {}{covers}", index + 1, choice.label());
+    for (number, choice) in (1..).zip(Choice::ALL) {
+        let offering: Vec<_> = asked.iter().filter(|asked| choice.is_offered(&asked.ask)).collect();
+        if offering.is_empty() {
+            continue;
+        }
+        let covers = match choice {
+            Choice::AllowForSession => covered(asked, &offering),
+            Choice::AllowByRule => kept_rules(asked, &offering),
+            Choice::AllowOnce | Choice::Deny => String::new(),
+        };
+        let _ = writeln!(text, "- `{number}` {}{covers}", choice.label());
     }
     text
 }
@@ -153,16 +162,42 @@ fn own_choices(choices: &[OwnChoice], which_number: &str) -> String {
 }
 
 /// What the choice for the session covers.
-fn covered(asked: &[Asked]) -> String {
-    match asked {
-        [Asked { ask: Ask { about: About::Effect(shown), .. }, .. }] if shown.grant.is_some() => {
-            format!(" ({})", shown.grant_covers)
+fn covered(asked: &[Asked], offering: &[&Asked]) -> String {
+    match (asked, offering) {
+        ([Asked { ask: Ask { about: About::Effect(shown), .. }, .. }], _) => {
+            format!(" ({})", markdown::line(&shown.grant_covers))
         }
-        [Asked { ask: Ask { about: About::Effect(_), .. }, .. }] => {
-            " (here it means once)".to_owned()
+        _ if offering.len() < asked.len() => {
+            format!(
+                " (exactly these commands and paths, or any edit of these files; {})",
+                only(offering)
+            )
         }
         _ => " (exactly these commands and paths, or any edit of these files)".to_owned(),
     }
+}
+
+/// The rules that are kept, each of them whole.
+fn kept_rules(asked: &[Asked], offering: &[&Asked]) -> String {
+    let mut rules: Vec<&str> = Vec::new();
+    for rule in offering.iter().flat_map(|asked| offered_rules(&asked.ask)) {
+        if !rules.contains(&rule.as_str()) {
+            rules.push(rule);
+        }
+    }
+    let shown: Vec<_> = rules.into_iter().map(markdown::code).collect();
+    let restriction =
+        if offering.len() < asked.len() { format!("; {}", only(offering)) } else { String::new() };
+    format!(
+        " (from now on in this project, in the same directory: {}{restriction})",
+        shown.join(", ")
+    )
+}
+
+/// Which of several asks offer a choice. The others are asked again.
+fn only(offering: &[&Asked]) -> String {
+    let codes: Vec<_> = offering.iter().map(|asked| format!("`{}`", asked.code)).collect();
+    format!("only {}", codes.join(", "))
 }
 
 fn how_to_answer(asked: &Asked, code: ReplyCode) -> String {
@@ -208,7 +243,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
+    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask, rule_ask};
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
@@ -225,6 +260,35 @@ mod tests {
         - `3` deny
 
         Reply with the number alone. Any other reply denies it and is passed to the model.
+        ");
+    }
+
+    #[test]
+    fn a_choice_that_means_nothing_is_left_out_and_a_rule_is_shown_whole() {
+        let choices_of = |asked: &[Asked]| {
+            let text = message(asked, AskingChannel::Conversation, ReplyCode::Optional);
+            let choices = text.lines().filter(|line| line.starts_with("- `"));
+            choices.collect::<Vec<_>>().join("\n")
+        };
+        let mut once = effect_ask(1, "BCDF");
+        let About::Effect(shown) = &mut once.ask.about else { unreachable!() };
+        shown.grant = None;
+        assert_snapshot!(choices_of(std::slice::from_ref(&once)), @r"
+        - `1` allow once
+        - `3` deny
+        ");
+        let rule = rule_ask(0, "KXRT");
+        assert_snapshot!(choices_of(std::slice::from_ref(&rule)), @r"
+        - `1` allow once
+        - `2` allow for this session (exactly this command, in this directory)
+        - `3` deny
+        - `4` allow by rule (from now on in this project, in the same directory: `Bash(npm test *)`)
+        ");
+        assert_snapshot!(choices_of(&[rule, once]), @r"
+        - `1` allow once
+        - `2` allow for this session (exactly these commands and paths, or any edit of these files; only `KXRT`)
+        - `3` deny
+        - `4` allow by rule (from now on in this project, in the same directory: `Bash(npm test *)`; only `KXRT`)
         ");
     }
 

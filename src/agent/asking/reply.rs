@@ -52,20 +52,34 @@ pub(crate) fn read_reply(to: RepliedTo<'_>, text: &str, now_ms: i64) -> Reply {
         reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
         return reply;
     }
-    if let Some(choice) = Choice::read(words) {
-        if code == ReplyCode::Required {
+    let reply = match (Choice::read(words), choices_by_code(asked, decided, words)) {
+        (Some(_), _) if code == ReplyCode::Required => return Reply::asks_again(asked),
+        (Some(choice), _) => decided_by(asked, |_| Some(choice), now_ms),
+        // It names asks that are decided, and no other.
+        (None, Some(choices)) if choices.is_empty() => {
             return Reply::asks_again(asked);
         }
-        let all = asked.iter().map(|asked| choice.decide(asked, now_ms)).collect();
-        return Reply { decided: all, left_out: Vec::new() };
-    }
-    let Some(choices) = choices_by_code(asked, decided, words) else {
-        return Reply { decided: deny_all(asked, words), left_out: Vec::new() };
+        (None, Some(choices)) => decided_by(asked, |place| choices.get(&place).copied(), now_ms),
+        (None, None) => Reply::default(),
     };
-    let decide = |(place, choice): (usize, Choice)| choice.decide(&asked[place], now_ms);
-    let places = (0..asked.len()).filter(|place| !choices.contains_key(place));
-    let left_out = places.map(|place| asked[place].clone()).collect();
-    Reply { decided: choices.into_iter().map(decide).collect(), left_out }
+    if reply.decided.is_empty() {
+        // A choice that nothing offers is a text like any other.
+        return Reply { decided: deny_all(asked, words), left_out: Vec::new() };
+    }
+    reply
+}
+
+/// Decides each ask by the choice at its place. An ask without one is left out, and so is one
+/// that does not offer it: a number that means nothing there must not pass for another.
+fn decided_by(asked: &[Asked], choice: impl Fn(usize) -> Option<Choice>, now_ms: i64) -> Reply {
+    let mut reply = Reply::default();
+    for (place, asked) in asked.iter().enumerate() {
+        match choice(place).and_then(|choice| choice.decide(asked, now_ms)) {
+            Some(decided) => reply.decided.push(decided),
+            None => reply.left_out.push(asked.clone()),
+        }
+    }
+    reply
 }
 
 /// Whether the message is a choice without a code. Of a question the person has not seen it is no
@@ -230,6 +244,7 @@ pub(crate) mod test_support {
     pub(crate) fn effect_ask(slot: u8, code: &str) -> Asked {
         let about = About::Effect(ShownEffect {
             markdown: format!("```sh\nmake {slot}\n```\n"),
+            line: String::new(),
             digest: [slot; 32],
             grant: Some([slot; 32]),
             why: Some("there is no sandbox to run it in".to_owned()),
@@ -237,9 +252,21 @@ pub(crate) mod test_support {
             risks: Vec::new(),
             grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
+            subcommand_grant: None,
+            described: None,
             choices: Vec::new(),
         });
         asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
+    }
+
+    /// An ask about a command that has a rule of its own.
+    pub(crate) fn rule_ask(slot: u8, code: &str) -> Asked {
+        let mut asked = effect_ask(slot, code);
+        let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+        let workspace = serde_json::json!({ "path": "/ws", "device": "1", "inode": "2" });
+        let grant = serde_json::json!({ "rules": ["Bash(npm test *)"], "workspace": workspace });
+        shown.subcommand_grant = serde_json::from_value(grant).unwrap();
+        asked
     }
 
     /// An ask with choices of its own: to go on, to go on faster, and to stay.
@@ -308,7 +335,7 @@ pub(crate) mod test_support {
         let mut decided: Vec<_> = decided.iter().collect();
         decided.sort_by_key(|decided| decided.slot);
         let one = |decided: &&Decided| match &decided.decision {
-            Decision::Allow { digest, scope, updated_input: None } => {
+            Decision::Allow { digest, scope, updated_input: None, .. } => {
                 assert_eq!(*digest, [u8::try_from(decided.slot).unwrap(); 32]);
                 format!("{}={scope:?}", decided.slot).to_lowercase()
             }
@@ -329,9 +356,11 @@ pub(crate) mod test_support {
 
 #[cfg(test)]
 mod tests {
-    use super::test_support::{NOW, ask_of, effect_ask, own_ask, question, question_ask, shown};
+    use super::test_support::{
+        NOW, ask_of, effect_ask, own_ask, question, question_ask, rule_ask, shown,
+    };
     use super::*;
-    use crate::execution::ask::Decision;
+    use crate::execution::ask::{Decision, GrantScope};
 
     /// The question that these asks are shown in.
     const QUESTION: &str = "**Bash needs your approval** (`KXRT`)\n\nReply with the number alone.";
@@ -392,6 +421,46 @@ mod tests {
             check(&asked, with_code, "0=once");
         }
         check(&asked, "", "0=no");
+    }
+
+    /// An ask that offers no session, and one that offers a rule.
+    fn once_ask(slot: u8, code: &str) -> Asked {
+        let mut asked = effect_ask(slot, code);
+        let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+        shown.grant = None;
+        asked
+    }
+
+    #[test]
+    fn a_choice_that_is_not_offered_means_nothing_else() {
+        for text in ["2", "always", "allow for this session", "KXRT 2"] {
+            check(&[once_ask(0, "KXRT")], text, &format!("0=no:{text}"));
+        }
+        check(&[once_ask(0, "KXRT")], "1", "0=once");
+        check(&[once_ask(0, "KXRT")], "3", "0=no");
+        let mixed = [once_ask(0, "KXRT"), effect_ask(1, "BCDF")];
+        check(&mixed, "2", "1=session again [0]");
+        check(&mixed, "KXRT 2\nBCDF 1", "1=once again [0]");
+        check(&mixed, "KXRT 2", "0=no:KXRT 2 1=no");
+    }
+
+    #[test]
+    fn the_fourth_choice_keeps_the_rules_that_are_shown() {
+        let asked = [rule_ask(0, "KXRT")];
+        for text in ["4", "4.", "rule", "Allow by rule", "KXRT 4"] {
+            let code = ReplyCode::Optional;
+            let to = RepliedTo { asked: &asked, decided: &[], question: QUESTION, code };
+            let reply = read_reply(to, text, NOW);
+            let Decision::Allow { scope, rules, .. } = &reply.decided[0].decision else {
+                panic!("{text}")
+            };
+            assert_eq!(
+                (*scope, rules.join(" ")),
+                (GrantScope::Rule, "Bash(npm test *)".to_owned())
+            );
+        }
+        check(&asked, "2", "0=session");
+        check(&[rule_ask(0, "KXRT"), effect_ask(1, "BCDF")], "4", "0=rule again [1]");
     }
 
     #[test]

@@ -452,6 +452,7 @@ fn effect(digest: u8) -> Ask {
         headline: "a".to_owned(),
         about: About::Effect(ShownEffect {
             markdown: "`rm a`".to_owned(),
+            line: String::new(),
             digest: [digest; 32],
             grant: None,
             why: None,
@@ -459,6 +460,8 @@ fn effect(digest: u8) -> Ask {
             risks: Vec::new(),
             grant_covers: "exactly this command, in this directory".to_owned(),
             rule_grant: None,
+            subcommand_grant: None,
+            described: None,
             choices: Vec::new(),
         }),
     }
@@ -479,7 +482,7 @@ fn question() -> Ask {
 fn allow(asked: &Asked) -> Decided {
     let About::Effect(effect) = &asked.ask.about else { panic!("a question") };
     let (digest, scope) = (effect.digest, GrantScope::Once);
-    let decision = Decision::Allow { digest, scope, updated_input: None };
+    let decision = Decision::allow(digest, scope);
     Decided { approval: asked.id.clone(), slot: asked.slot, decision }
 }
 

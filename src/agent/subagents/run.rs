@@ -240,6 +240,9 @@ impl AgentStarter {
     }
 }
 
+/// The most characters of an agent's task in front of what it asks.
+const MAX_TASK: usize = 200;
+
 impl Run {
     /// Notes what the agent has come to know, for its next run.
     fn keep_state(&mut self) {
@@ -251,8 +254,11 @@ impl Run {
     /// Says to a person which agent asks, in front of what the call would do.
     fn heading(&self) -> String {
         let AgentRecord { agent_type, description, .. } = &self.record;
-        let (name, what) = (markdown::line(&agent_type.name), markdown::code(description));
-        format!("Asked by the agent {name} ({what}).\n\n")
+        let name = markdown::line(&agent_type.name);
+        let task = markdown::code_within(description, MAX_TASK);
+        format!(
+            "Asked by the agent {name} ({task}). What stands in brackets are the model's words.\n\n"
+        )
     }
 
     /// The asks as the parent puts them to the person: with the agent that they come from.

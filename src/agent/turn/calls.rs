@@ -389,8 +389,7 @@ impl CallTask {
 /// more. What is denied by now stays denied.
 fn approved_before(ask: &Ask) -> Option<Decision> {
     let About::Effect(effect) = &ask.about else { return None };
-    let (digest, scope, updated_input) = (effect.digest, GrantScope::Once, None);
-    Some(Decision::Allow { digest, scope, updated_input })
+    Some(Decision::allow(effect.digest, GrantScope::Once))
 }
 
 impl fmt::Debug for Calls {

@@ -288,8 +288,8 @@ impl Encoder {
         for asked in asked {
             match self.progress {
                 Progress::Reasoning => {
-                    let (tool, headline) = (&asked.ask.tool, &asked.ask.headline);
-                    self.line(&progress_lines::asked(tool, headline), out);
+                    let ask = &asked.ask;
+                    self.line(&progress_lines::asked(&ask.tool, &ask.effect_line()), out);
                 }
                 Progress::Events => {
                     let event = self.lists.number("toolhand/asked", asks::shown(asked));

@@ -17,6 +17,9 @@ pub(super) struct Asked {
     effect: Option<String>,
     #[serde(default)]
     choices: Vec<String>,
+    /// What the choice `rule` keeps.
+    #[serde(default)]
+    rules: Vec<String>,
     /// The choices with what they mean, where the call offers its own.
     #[serde(default)]
     options: Vec<QuestionOption>,
@@ -71,6 +74,10 @@ impl Asked {
             text.push_str(&numbered(&self.options));
         } else if !self.choices.is_empty() {
             _ = writeln!(text, "Answer with {}.", self.choices.join(", "));
+            if !self.rules.is_empty() {
+                let rules = self.rules.join(", ");
+                _ = writeln!(text, "The choice `rule` allows from now on: {rules}.");
+            }
         }
         text
     }
@@ -97,7 +104,7 @@ mod tests {
     fn what_is_asked_can_be_read_without_the_message() {
         let asked: Vec<Asked> = serde_json::from_value(json!([
             { "type": "approval", "code": "KXQZ", "tool": "Bash", "effect": "Runs `make`.",
-              "choices": ["allow", "deny"] },
+              "choices": ["allow", "deny", "rule"], "rules": ["Bash(npm test *)"] },
             { "type": "approval", "code": "BCDF", "tool": "ExitPlanMode", "effect": "The plan.",
               "choices": ["go on", "keep planning"], "options": [
                 { "label": "go on", "description": "edits are asked about" },
@@ -114,7 +121,8 @@ mod tests {
         insta::assert_snapshot!(as_text(&asked), @"
         KXQZ Bash
         Runs `make`.
-        Answer with allow, deny.
+        Answer with allow, deny, rule.
+        The choice `rule` allows from now on: Bash(npm test *).
 
         BCDF ExitPlanMode
         The plan.

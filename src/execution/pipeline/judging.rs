@@ -9,11 +9,12 @@ use super::hooked::Candidate;
 use super::permitted::with_similar;
 use super::{AdmittedCall, Judged, PermittedCall, Pipeline, ToolCall};
 use crate::execution::ask::{
-    About, Ask, Decision, EffectDigest, GrantScope, Question, ShownEffect, ShownRisk,
+    About, Ask, Decision, EffectDigest, GrantScope, MAX_LINE, Question, ShownEffect, ShownRisk,
     nobody_answers,
 };
 use crate::markdown;
 use crate::permissions::{AskedAccess, Judgement, Permit};
+use crate::text::one_line;
 use crate::tools::question::NO_ANSWER;
 use crate::tools::tool::{CallContext, Preview, ToolError, ToolOutput};
 
@@ -54,7 +55,7 @@ impl Pipeline {
             }
             Some(Decision::Expired) => return Err(ToolError::Expired),
             Some(Decision::Answers { answers }) => (None, Some(answers)),
-            Some(Decision::Allow { digest, scope, updated_input }) => (
+            Some(Decision::Allow { digest, scope, updated_input, .. }) => (
                 Some(Approval {
                     digest,
                     scope: *scope,
@@ -213,7 +214,7 @@ impl Pipeline {
             Judgement::Asks(asked) => asked,
         };
         let preview = parsed.preview(&asked, context).await;
-        let preview = preview.unwrap_or_else(|| Preview::of(arguments_of(arguments)));
+        let preview = preview.unwrap_or_else(|| Preview::of(shown_call(&asked, arguments)));
         let digest = asked.effect(arguments, preview.contents.as_ref());
         Ok(Weighed::Asks(Box::new(WeighedAsk { asked, preview, digest })))
     }
@@ -247,11 +248,19 @@ impl Pipeline {
             markdown =
                 format!("What it would touch has changed since you were asked.\n\n{markdown}");
         }
+        if let Some(described) = &preview.described {
+            markdown.push_str(&models_words(described));
+        }
+        let headline = candidate.parsed.headline();
+        let line = asked.effect_line(&candidate.arguments);
+        let line = markdown::plain_within(line.as_ref().unwrap_or(&headline), MAX_LINE);
+        let headline = if preview.described.is_some() { line.clone() } else { headline };
         Ok(Judged::Asked(Box::new(Ask {
             tool: candidate.tool.name().to_owned(),
-            headline: candidate.parsed.headline(),
+            headline,
             about: About::Effect(ShownEffect {
                 markdown,
+                line,
                 digest,
                 grant: asked.grant(),
                 grant_covers: asked.grant_covers(),
@@ -259,6 +268,8 @@ impl Pipeline {
                 remedy: asked.remedy().to_owned(),
                 risks: asked.risks().iter().map(ShownRisk::from).collect(),
                 rule_grant: asked.rule_grant().cloned().map(Box::new),
+                subcommand_grant: asked.subcommand_grant().cloned().map(Box::new),
+                described: preview.described,
                 choices: preview.choices,
             }),
         })))
@@ -287,7 +298,26 @@ impl Pipeline {
     }
 }
 
-/// The arguments of a call that has no preview of its own.
+/// The most characters of what the model says that a call does.
+const MAX_DESCRIPTION: usize = 200;
+
+/// What the model says that the call does, behind what it really does.
+fn models_words(described: &str) -> String {
+    let words = markdown::code_within(&one_line(described), MAX_DESCRIPTION);
+    format!("\nIn the model's words: {words}\n")
+}
+
+/// A call that has no preview of its own: what it was found to lead to, and its arguments.
+fn shown_call(asked: &AskedAccess, arguments: &Value) -> String {
+    let leads_to = match (asked.target(), asked.page()) {
+        (Some(target), _) => format!("{}\n\n", markdown::path(target.real_path())),
+        (None, Some(page)) => format!("{}\n\n", markdown::code(page.url().as_str())),
+        (None, None) => String::new(),
+    };
+    format!("{leads_to}{}", arguments_of(arguments))
+}
+
+/// The arguments of a call.
 fn arguments_of(arguments: &Value) -> String {
     markdown::fence("json", &format!("{arguments:#}"))
 }

@@ -55,6 +55,28 @@ impl ParsedCommand {
     }
 }
 
+impl Part {
+    /// Whether it only tells something, wherever it stands: a warning about it would tell nobody
+    /// anything. It proves nothing, as the values of variables are not looked at.
+    pub(super) fn only_tells(&self) -> bool {
+        let has_more = !self.assignments.is_empty() || !self.redirects.is_empty();
+        let Some((name, arguments)) = self.words.split_first() else { return false };
+        if has_more || self.is_evaluation {
+            return false;
+        }
+        let name = name.raw.as_str();
+        let is_program = |reader: &&Reader| reader.name == name;
+        let reader = READERS.iter().find(is_program);
+        TELLERS.contains(&name)
+            || reader.is_some_and(|reader| reader.accepts(arguments))
+            || (name == "git" && is_git_reader(arguments))
+    }
+}
+
+/// Programs that print what they are asked for, and do nothing else with any words.
+const TELLERS: [&str; 9] =
+    ["date", "expr", "id", "nproc", "printf", "seq", "uname", "which", "whoami"];
+
 fn is_reader(part: &Part, is_sandboxed: bool) -> bool {
     let Some((name, arguments)) = plain_words(part) else { return false };
     if name == "git" {

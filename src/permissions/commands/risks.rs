@@ -175,7 +175,7 @@ impl Found {
     }
 
     fn look_at_part(&mut self, part: &Part) {
-        if part.is_substituted {
+        if part.is_substituted && !part.only_tells() {
             let text = "a command in a substitution runs before the one that it is part of";
             self.add(RiskKind::Substitution, Severity::Medium, text);
         }
@@ -323,7 +323,7 @@ impl Found {
 
 /// At most forty characters, for a sentence.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    let mut shown: String = text.chars().take(40).collect();
     if text.chars().count() > 40 {
         shown.push('…');
     }

@@ -6,16 +6,17 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Page, Rest, not_found, seconds};
-use crate::agent::asking::choice::{choices, options};
+use crate::agent::asking::choice::{choices, offered_rules, options};
 use crate::agent::asking::decision::read_decision;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::blocking::FILES;
 use crate::errors::{ApiError, ErrorCode};
-use crate::execution::ask::{About, Decision, GrantScope, Question, ShownEffect, ShownRisk};
+use crate::execution::ask::{About, Decision, Question, ShownEffect, ShownRisk};
 use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
-use crate::permissions::{GrantHolder, KeepError, KeptGrants, RuleGrant};
-use crate::sessions::decisions::{asked, decide};
+use crate::permissions::{GrantHolder, KeepError, KeptGrants};
+use crate::sessions::decisions::{asked, decide, rules_to_keep};
+use crate::sessions::kept_rules::not_kept;
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
 use crate::store::rows::ApprovalRow;
 use crate::store::{ApprovalKey, StoreError, TurnKey};
@@ -36,6 +37,9 @@ pub(crate) struct ApprovalItem {
     risks: Vec<ShownRisk>,
     /// The rules that the scope `rule` keeps. Empty: none can allow this.
     suggestions: Vec<String>,
+    /// The wider rules that the choice `rule` keeps, and the scope `rule` if they are named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<String>,
     choices: Vec<String>,
     /// The choices with what they mean, where the call offers its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -132,17 +136,7 @@ impl Rest {
     ) -> Result<(), ApiError> {
         let kept = Arc::clone(&self.kept_grants);
         let done = FILES.run(move || change(&kept)).await?;
-        done.map_err(|error| {
-            let code = match error {
-                KeepError::TooMany(_) | KeepError::TooLarge(_) => ErrorCode::InvalidValue,
-                KeepError::Unreadable { .. } | KeepError::Unwritten { .. } => {
-                    ErrorCode::StoreUnavailable
-                }
-            };
-            tracing::warn!(%error, "a rule was not kept");
-            let message = format!("The rule is not kept: {error}.");
-            ApiError::new(code, message).param("scope")
-        })
+        done.map_err(|error| not_kept(&error).param("scope"))
     }
 
     /// Refuses an input that the tool cannot read, while the person can still correct it. A tool
@@ -183,23 +177,15 @@ impl Rest {
     }
 }
 
-/// The rules that the person was shown, if they are to be kept.
-fn rules_to_keep(asked: &Asked, decision: &Decision) -> Option<Box<RuleGrant>> {
-    match (&asked.ask.about, decision) {
-        (About::Effect(shown), Decision::Allow { scope: GrantScope::Rule, .. }) => {
-            shown.rule_grant.clone()
-        }
-        _ => None,
-    }
-}
-
 fn item(row: &ApprovalRow, asked: Asked, asked_by: AskedBy) -> ApprovalItem {
     let choices = choices(&asked.ask).into_iter().map(str::to_owned).collect();
     let options = options(&asked.ask);
+    let rules = offered_rules(&asked.ask).to_vec();
     let questions = asked.unanswered().to_vec();
     let (effect, questions, risks, suggestions) = match asked.ask.about {
-        About::Effect(ShownEffect { markdown, risks, rule_grant, .. }) => {
-            let suggestions = rule_grant.map(|grant| grant.rules).unwrap_or_default();
+        About::Effect(ShownEffect { markdown, risks, rule_grant, subcommand_grant, .. }) => {
+            let narrowest = rule_grant.or(subcommand_grant);
+            let suggestions = narrowest.map(|grant| grant.rules).unwrap_or_default();
             (Some(markdown), None, risks, suggestions)
         }
         About::Questions { .. } => (None, Some(questions), Vec::new(), Vec::new()),
@@ -213,6 +199,7 @@ fn item(row: &ApprovalRow, asked: Asked, asked_by: AskedBy) -> ApprovalItem {
         effect,
         risks,
         suggestions,
+        rules,
         choices,
         options,
         questions,

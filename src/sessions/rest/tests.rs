@@ -64,6 +64,7 @@ fn json<T: Serialize>(value: &T) -> Value {
 fn effect() -> About {
     About::Effect(ShownEffect {
         markdown: "`make`".to_owned(),
+        line: String::new(),
         digest: [3; 32],
         grant: None,
         why: None,
@@ -71,6 +72,8 @@ fn effect() -> About {
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
+        subcommand_grant: None,
+        described: None,
         choices: Vec::new(),
     })
 }
@@ -228,7 +231,10 @@ async fn an_approval_is_listed_and_decided_once() {
         json!([{ "id": turn.id, "session": session.id, "started": 1, "state": "suspended" }]);
     assert_eq!(turns["data"], expected);
 
-    let allow = json!({ "decision": "allow", "scope": "session" });
+    let for_session = json!({ "decision": "allow", "scope": "session" });
+    let refused = rest.decide(holder(session.scope), id.as_str(), &for_session).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::InvalidValue, "it is not on offer");
+    let allow = json!({ "decision": "allow" });
     rest.decide(holder(session.scope), id.as_str(), &allow).await.unwrap();
     for body in [allow, json!({ "decision": "deny" }), json!("junk")] {
         let refused = rest.decide(holder(session.scope), id.as_str(), &body).await.unwrap_err();

@@ -3,10 +3,10 @@
 mod answer;
 mod last_command;
 mod launch;
+mod preview;
 mod profile;
 mod read_file;
 
-use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,12 +19,10 @@ use tokio::sync::OnceCell;
 use self::launch::Launch;
 use self::profile::Variables;
 use crate::blocking::{Overloaded, RESOLVING};
-use crate::markdown;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, Runner};
 use crate::settings_files::SettingsFiles;
-use crate::text;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 
 /// The shell of every command. It is never the user's own shell, which would run start files.
@@ -32,10 +30,6 @@ const SHELL: &str = "/bin/bash";
 
 /// A model that builds, tests and serves at once has some to spare.
 const MAX_TASKS: usize = 8;
-
-/// Characters of a command that a person is shown at either end. A command that is longer is
-/// said to be cut, so that nobody takes it for the whole.
-const MAX_PREVIEW_CHARS: usize = 6000;
 
 /// Tells the model that a command which was to go to the background did not.
 const IN_FOREGROUND: &str = "(nothing goes to the background here, so the command ran to its end)";
@@ -97,6 +91,13 @@ pub(crate) struct BashInput {
     /// for what has failed because of the sandbox itself.
     #[serde(rename = "dangerouslyDisableSandbox")]
     outside_sandbox: Option<bool>,
+}
+
+impl BashInput {
+    /// What the model says that the command does.
+    fn described(&self) -> Option<String> {
+        self.description.clone().filter(|text| !text.trim().is_empty())
+    }
 }
 
 impl Bash {
@@ -206,8 +207,8 @@ impl Tool for Bash {
     }
 
     fn headline(&self, input: &BashInput) -> String {
-        let shown = input.description.as_ref().filter(|text| !text.trim().is_empty());
-        let shown = shown.unwrap_or(&input.command);
+        let described = input.described();
+        let shown = described.as_ref().unwrap_or(&input.command);
         shown.trim().lines().next().unwrap_or_default().to_owned()
     }
 
@@ -217,17 +218,18 @@ impl Tool for Bash {
         asked: &AskedAccess,
         context: &CallContext,
     ) -> Option<Preview> {
-        let command = asked.command()?;
-        let directory = markdown::code(&command.real_directory.display().to_string());
         let time = answer::seconds(self.time(input.timeout).0);
-        let time = match (self.is_for_background(input, context), self.has_tasks(context)) {
+        let goes_on = self.has_tasks(context) && asked.may_go_on_alone();
+        let time = match (self.is_for_background(input, context), goes_on) {
             (true, _) => "in the background".to_owned(),
-            (false, true) => format!("for {time}, and then in the background"),
-            (false, false) => format!("for at most {time}"),
+            (false, true) => format!(
+                "for {time}; if it still runs then, it goes on in the background, and the model \
+                 goes on without it"
+            ),
+            (false, false) => format!("for at most {time}, then it is ended"),
         };
-        let shown = markdown::fence("sh", &shown(&command.line));
-        let place = if command.outside_sandbox { ", **outside of the sandbox**" } else { "" };
-        Some(Preview::of(format!("{shown}in {directory}, {time}{place}\n")))
+        let shown = preview::shown(&asked.command_summary()?, asked.command()?, &time);
+        Some(Preview { described: input.described(), ..Preview::of(shown) })
     }
 
     async fn execute(
@@ -298,19 +300,6 @@ impl Bash {
             Some(wanted) => (wanted, Vec::new()),
         }
     }
-}
-
-/// The command for a person, with a note in place of its middle if it is very long.
-fn shown(command: &str) -> Cow<'_, str> {
-    let (head, tail) = (
-        text::first_chars(command, MAX_PREVIEW_CHARS),
-        text::last_chars(command, MAX_PREVIEW_CHARS),
-    );
-    let hidden = command.len().saturating_sub(head.len() + tail.len());
-    if hidden == 0 {
-        return Cow::Borrowed(command);
-    }
-    Cow::Owned(format!("{head}\n[… {hidden} BYTES OF THE COMMAND ARE NOT SHOWN …]\n{tail}"))
 }
 
 /// The arguments of bash. The whole text is one argument, so nothing in it needs quoting. The

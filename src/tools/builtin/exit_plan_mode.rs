@@ -163,9 +163,10 @@ fn state_of(plan: &str) -> ContentState {
     ContentState::Hash(blake3::hash(plan.as_bytes()))
 }
 
-/// The plan as Markdown for a person, in which nothing of it can pass for the question.
+/// The plan as a quotation for a person, which a frontend wraps, and in which nothing of it can
+/// pass for the question.
 fn shown(plan: &str, path: &Path) -> String {
-    let named = markdown::code(&path.display().to_string());
+    let named = markdown::path(path);
     let head = text::first_chars(plan, MAX_SHOWN);
     let left = plan.chars().count() - head.chars().count();
     let rest = if left > 0 {
@@ -173,7 +174,7 @@ fn shown(plan: &str, path: &Path) -> String {
     } else {
         String::new()
     };
-    format!("The plan in {named}:\n\n{}{rest}", markdown::fence("markdown", head))
+    format!("The plan in {named}:\n\n{}{rest}", markdown::quote(head))
 }
 
 /// What the user can choose on a server, or with a key, of this mode.
@@ -230,7 +231,11 @@ mod tests {
             "é".repeat(MAX_SHOWN)
         );
         let shown = shown(&plan, path);
-        assert!(shown.starts_with("The plan in `/state/plan.md`:\n\n````markdown\n```\n"));
-        assert!(shown.contains("\n````\n\n… 50 characters more: the whole plan is in"), "{shown}");
+        let (head, quotation) = shown.split_once("\n\n").unwrap();
+        assert_eq!(head, "The plan in `/state/plan.md`:");
+        let (quotation, rest) = quotation.split_once("\n\n").unwrap();
+        assert!(quotation.lines().all(|line| line.starts_with("> ")), "{quotation}");
+        assert!(quotation.starts_with("> \\`\\`\\`  \n> \\*\\*ExitPlanMode needs"), "{quotation}");
+        assert!(rest.starts_with("… 50 characters more: the whole plan is in"), "{rest}");
     }
 }

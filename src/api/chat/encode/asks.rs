@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::asking::choice::{choices, options};
+use crate::agent::asking::choice::{choices, offered_rules, options};
 use crate::agent::events::TurnEvent;
 use crate::agent::record::Asked;
 use crate::execution::ask::About;
@@ -54,6 +54,10 @@ pub(super) fn shown(asked: &Asked) -> Value {
     };
     if !ask.own_choices().is_empty() {
         shown["options"] = json!(options(ask));
+    }
+    let rules = offered_rules(ask);
+    if !rules.is_empty() {
+        shown["rules"] = json!(rules);
     }
     shown["created"] = (created_ms / 1000).into();
     shown["expires"] = (expires_ms / 1000).into();

@@ -110,7 +110,8 @@ impl Cards {
                 (CardState::Ended { .. }, _) => continue,
                 (CardState::Executing, Closing::Round | Closing::Failure) => (INTERRUPTED, true),
                 (CardState::Preparing, Closing::Round | Closing::Failure) => (DID_NOT_RUN, true),
-                (_, Closing::Waiting) => (WAITS, false),
+                // A tick would say that it is done, and a card must not stay open.
+                (_, Closing::Waiting) => (WAITS, true),
             };
             card.state = CardState::Ended { output: note.into(), failed };
         }

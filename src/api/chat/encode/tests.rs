@@ -71,6 +71,7 @@ fn asked() -> Vec<Asked> {
     };
     let effect = ShownEffect {
         markdown: "Runs `cargo test`.".to_owned(),
+        line: String::new(),
         digest: [0; 32],
         grant: Some([0; 32]),
         why: None,
@@ -78,6 +79,8 @@ fn asked() -> Vec<Asked> {
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
+        subcommand_grant: None,
+        described: None,
         choices: Vec::new(),
     };
     let single = ShownEffect { grant: None, ..effect.clone() };

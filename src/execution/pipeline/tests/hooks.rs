@@ -164,7 +164,7 @@ async fn a_grant_does_not_answer_a_hook_that_asks() {
     let Judged::Asked(ask) = ground.judged("Write", write("a"), None).await else { panic!() };
     let About::Effect(effect) = ask.about else { panic!() };
     let (digest, scope) = (effect.digest, GrantScope::Session);
-    let allow = Decision::Allow { digest, scope, updated_input: None };
+    let allow = Decision::allow(digest, scope);
     assert!(matches!(ground.judged("Write", write("a"), Some(&allow)).await, Judged::Permitted(_)));
     assert_eq!(ground.verdict("Write", write("a")).await, "permitted");
 
@@ -222,7 +222,7 @@ async fn what_a_person_changes_is_put_to_the_hooks_as_well() {
     let About::Effect(effect) = ask.about else { panic!() };
     let updated_input = Some(write("evil"));
     let (digest, scope) = (effect.digest, GrantScope::Once);
-    let decision = Decision::Allow { digest, scope, updated_input };
+    let decision = Decision::Allow { digest, scope, rules: Vec::new(), updated_input };
 
     let Judged::Answered(result) = ground.judged("Write", write("a"), Some(&decision)).await else {
         panic!("the hook denies it")
@@ -243,7 +243,7 @@ async fn what_hooks_say_of_a_persons_input_counts_as_of_the_models() {
     let About::Effect(effect) = ask.about else { panic!() };
     let updated_input = Some(write("evil"));
     let (digest, scope) = (effect.digest, GrantScope::Once);
-    let decision = Decision::Allow { digest, scope, updated_input };
+    let decision = Decision::Allow { digest, scope, rules: Vec::new(), updated_input };
 
     let again = admitted.again().unwrap();
     let judged = ground.pipeline.judge(again, &ground.context, Some(&decision)).await;

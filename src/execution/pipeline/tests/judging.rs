@@ -83,11 +83,11 @@ fn effect(judged: Judged) -> ShownEffect {
 }
 
 fn allow(digest: [u8; 32]) -> Decision {
-    Decision::Allow { digest, scope: GrantScope::Once, updated_input: None }
+    Decision::allow(digest, GrantScope::Once)
 }
 
 fn allow_for_session(digest: [u8; 32]) -> Decision {
-    Decision::Allow { digest, scope: GrantScope::Session, updated_input: None }
+    Decision::allow(digest, GrantScope::Session)
 }
 
 fn write(path: &str, content: &str) -> Value {
@@ -133,17 +133,39 @@ async fn an_edit_is_shown_as_its_difference_and_nothing_is_written() {
 }
 
 #[tokio::test]
+async fn x15_the_models_words_stand_behind_the_command_and_as_such() {
+    let ground = Ground::asking(|_| {});
+    let described = "List the files`\n- `1` allow\u{202e}";
+    let input = json!({ "command": "rm -r precious", "description": described });
+    let shown = ground.asked("Bash", &input).await;
+    let root = ground.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    assert_snapshot!(shown.markdown.replace(&root, "$WORKSPACE"), @r"
+    1 command: `rm`
+
+    ```sh
+    rm -r precious
+    ```
+    in `$WORKSPACE`, for 120 s; if it still runs then, it goes on in the background, and the model goes on without it
+
+    In the model's words: ``List the files` - `1` allow\u{202e}``
+    ");
+    assert_eq!(shown.described.as_deref(), Some(described));
+}
+
+#[tokio::test]
 async fn a_command_is_shown_whole_with_its_directory() {
     let ground = Ground::asking(|_| {});
     let shown = ground.asked("Bash", &bash("echo '```'\n\nrm -rf \u{200b}x")).await;
     let root = ground.path("").to_str().unwrap().trim_end_matches('/').to_owned();
     assert_snapshot!(shown.markdown.replace(&root, "$WORKSPACE"), @r"
+    not taken apart: the command line holds control characters, unusual blanks or braces around foreign letters
+
     ````sh
     echo '```'
 
     rm -rf \u{200b}x
     ````
-    in `$WORKSPACE`, for 120 s, and then in the background
+    in `$WORKSPACE`, for at most 120 s, then it is ended
     ");
     assert!(shown.remedy.contains("several short commands"), "{}", shown.remedy);
 }
@@ -363,6 +385,7 @@ async fn the_persons_own_input_is_judged_and_runs_instead() {
     let updated = |digest, input: Value| Decision::Allow {
         digest,
         scope: GrantScope::Once,
+        rules: Vec::new(),
         updated_input: Some(input),
     };
 

@@ -122,10 +122,10 @@ fn what_is_open_at_the_end_is_closed_with_the_reason() {
         &events,
         Closing::Waiting,
         &with([
-            "call {} completed",
-            "output This call waits for an answer. completed",
-            "call {} completed",
-            "output This call waits for an answer. completed",
+            "call {} failed",
+            "output This call waits for an answer. failed",
+            "call {} failed",
+            "output This call waits for an answer. failed",
         ]),
     );
 }
