@@ -44,6 +44,7 @@ pub(crate) struct WithoutEffect {
 /// The members that have an effect. `flatten` lets nothing but an object through; a member that
 /// is there twice is an error, because one of them would be lost.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Written {
     #[serde(default)]
     permissions: Option<WrittenPermissions>,
@@ -60,7 +61,7 @@ struct Written {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", expecting = "an object")]
 struct WrittenPermissions {
     #[serde(default)]
     allow: Option<Vec<String>>,
@@ -248,9 +249,9 @@ mod tests {
     #[test]
     fn a_file_that_holds_no_rules_says_so_with_its_line() {
         assert_snapshot!(error(""), @"line 1: EOF while parsing a value");
-        assert_snapshot!(error("[]"), @"line 1: invalid type: sequence, expected struct Written");
+        assert_snapshot!(error("[]"), @"line 1: invalid type: sequence, expected an object");
         assert_snapshot!(error("{\n\"permissions\": {\"deny\": \"Read\"}}"), @r#"line 2: invalid type: string "Read", expected a sequence"#);
-        assert_snapshot!(error("{\"permissions\": []}"), @"line 1: invalid type: sequence, expected struct WrittenPermissions");
+        assert_snapshot!(error("{\"permissions\": []}"), @"line 1: invalid type: sequence, expected an object");
         assert_snapshot!(error("{\"permissions\": {\"deny\": [1]}}"), @"line 1: invalid type: integer `1`, expected a string");
         assert_snapshot!(error("{\"permissions\": {\"deny\": [\"Read\"],\n\"deny\": []}}"), @"line 2: duplicate field `deny`");
         assert_snapshot!(error("{\"permissions\": {}, \"permissions\": {}}"), @"line 1: duplicate field `permissions`");

@@ -248,6 +248,27 @@ async fn a_list_that_begins_later_and_lacks_the_question_approves_nothing() {
 }
 
 #[tokio::test]
+async fn x14_a_list_that_lacks_the_question_or_a_part_of_it_answers_it_by_its_code() {
+    for kept in ["its words", "a part of it", "nothing"] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let client = server.client();
+        runs(&upstream, "a");
+        let question = client.chat(&conversation(&[user("Do it.")])).await.text();
+        let shown = match kept {
+            "its words" => "I do it.",
+            "a part of it" => &question[..question.len() - 40],
+            _ => "Something else.",
+        };
+        upstream.round(says("Done."));
+        let by_code = user(&format!("{} 1", code_of(&question)));
+        let list = [user("Do it."), assistant(shown), by_code];
+        assert_eq!(client.chat(&conversation(&list)).await.text(), "Done.", "{shown}");
+        assert_eq!(times_run(&server, "a"), 1, "{shown}");
+    }
+}
+
+#[tokio::test]
 async fn a_question_that_a_frontend_escaped_or_added_to_is_recognised() {
     let escaped = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let backslashes = |text: &str| {

@@ -38,9 +38,10 @@ impl PseudoTerminal {
             let path = std::ffi::OsStr::from_bytes(name.to_bytes());
             Stdio::from(options.open(path).expect("the terminal"))
         };
-        let mut command = Command::new("setsid");
+        // Whoever runs the tests may ignore signals, as `nohup` and a shell's `&` do.
+        let mut command = Command::new("env");
         command
-            .arg("--ctty")
+            .args(["--default-signal", "setsid", "--ctty"])
             .arg(given.get_program())
             .args(given.get_args())
             .env_clear()
@@ -53,7 +54,7 @@ impl PseudoTerminal {
         if let Some(directory) = given.get_current_dir() {
             command.current_dir(directory);
         }
-        let child = command.spawn().expect("setsid");
+        let child = command.spawn().expect("env and setsid");
         let master = File::from(master);
         let keyboard = master.try_clone().expect("a second handle");
         let screen = Arc::default();

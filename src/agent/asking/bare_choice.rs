@@ -53,12 +53,22 @@ fn is_harmless(text: &str) -> bool {
         return false;
     }
     let scan = MarkdownScan::new(text);
-    let begins_block = |line: &str| ["$$", ":::"].iter().any(|mark| line.starts_with(mark));
     !scan.has_open_fence
         && !scan.without_code.contains('<')
-        && !scan.without_code.lines().map(str::trim_start).any(begins_block)
+        && !is_drawn(&scan.without_code)
         && !looks_like_question(text)
         && !looks_like_question(&scan.visible)
+}
+
+/// Whether a frontend may show something else in the place of a part of the text: a picture, which
+/// can be one of a question; mathematics, which ends where a command of the question ends it; a
+/// block of an extension.
+fn is_drawn(text: &str) -> bool {
+    const ANYWHERE: [&str; 4] = ["![", r"\[", r"\(", r"\begin{"];
+    const AT_BEGINNING: [&str; 2] = ["$$", ":::"];
+    let begins_block = |line: &str| AT_BEGINNING.iter().any(|mark| line.starts_with(mark));
+    ANYWHERE.iter().any(|mark| text.contains(mark))
+        || text.lines().map(str::trim_start).any(begins_block)
 }
 
 /// The order of such a text is not the one in which it is read.
@@ -167,6 +177,10 @@ mod tests {
             "> ```\n> ls",
             "$$\nx",
             ":::details\nx",
+            r"\[ x",
+            r"see \( x",
+            r"\begin{equation} x",
+            "![allow the list](data:image/png;base64,AAAA)",
             "a \u{202e} b",
         ] {
             check(text, ReplyCode::Required);

@@ -9,12 +9,23 @@ pub(super) fn find(rule: &str, known: &[KnownTool<'_>]) -> Option<&'static str> 
     if rule.chars().any(char::is_control) {
         return Some("a rule has no control characters");
     }
+    if names_a_parameter(rule) {
+        return Some("the pattern stands alone in the brackets, without a name and `=`");
+    }
     for (at, _) in rule.match_indices(')') {
         if begins_with_another_rule(&rule[at + 1..], known) {
             return Some("these are two rules; write each as a text of its own");
         }
     }
     None
+}
+
+/// Whether the specifier begins like an argument of a call: `Read(file_path=/x)`.
+fn names_a_parameter(rule: &str) -> bool {
+    const PARAMETERS: [&str; 7] =
+        ["file_path", "notebook_path", "path", "pattern", "command", "url", "domain"];
+    let specifier = rule.split_once('(').map_or("", |(_, specifier)| specifier);
+    specifier.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name.trim()))
 }
 
 /// Whether what stands behind a bracket is a separator and one more rule. A command may hold
@@ -52,6 +63,10 @@ mod tests {
         for rule in ["Bash(f(x), g(y))", "Bash(f(x))", "Read(a (1).txt)", "Bash(echo ) )"] {
             assert_eq!(found(rule), None, "{rule}");
         }
+        for rule in ["Write(file_path=**/x)", "Bash(command = rm *)", "WebFetch(domain=x.org)"] {
+            assert!(found(rule).is_some_and(|why| why.contains("alone")), "{rule}");
+        }
+        assert_eq!(found("Bash(git config user.name=*)"), None);
         assert!(found("Bash(a\nb)").is_some_and(|why| why.contains("control")));
     }
 }

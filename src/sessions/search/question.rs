@@ -22,29 +22,42 @@ const MAX_CODES: usize = 8;
 const MAX_ASKING_AGAIN: usize = 64;
 
 impl Search<'_> {
-    /// By the question that the list ends with, one user message behind it. `None` also where
-    /// several questions fit.
+    /// By the question that the list ends with, one user message behind it. Where the list does
+    /// not show all of it, by the code that the reply names. `None` also where several questions
+    /// fit.
     pub(crate) async fn by_question(&self) -> Result<Option<Found>, StoreError> {
+        let Some(reply) = self.chain.reply() else { return Ok(None) };
         let shown = self.chain.last_message();
-        if self.chain.reply().is_none() {
-            return Ok(None);
+        let is_shown = |turn: &TurnRecord| shows(shown, &turn.question());
+        let mut asking = self.asking(codes_in(&folded(shown)), is_shown).await?;
+        if asking.is_none() && !self.chain.links.is_empty() {
+            asking = self.asking(codes_of_reply(reply), |_| true).await?;
         }
+        match asking {
+            Some(turn) => Ok(Some(self.at_question(&turn).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The newest turn that asks under these codes, of those that fit. `None` where turns fit that
+    /// ask about different calls.
+    async fn asking(
+        &self,
+        codes: Vec<String>,
+        fits: impl Fn(&TurnRecord) -> bool,
+    ) -> Result<Option<Arc<TurnRecord>>, StoreError> {
         let mut asking: Option<Arc<TurnRecord>> = None;
-        for code in codes_in(&folded(shown)).into_iter().take(MAX_CODES) {
+        for code in codes.into_iter().take(MAX_CODES) {
             for row in self.store.approvals(self.scope, ApprovalKey::Code(code)).await? {
                 let turns = self.turns_asking(&row).await?;
-                let fits = |turn: &&Arc<TurnRecord>| shows(shown, &turn.question());
-                let Some(turn) = turns.iter().rev().find(fits) else { continue };
+                let Some(turn) = turns.iter().rev().find(|turn| fits(turn)) else { continue };
                 if asking.as_ref().is_some_and(|known| !asks_same(known, turn)) {
                     return Ok(None);
                 }
                 asking.get_or_insert_with(|| Arc::clone(turn));
             }
         }
-        match asking {
-            Some(turn) => Ok(Some(self.at_question(&turn).await?)),
-            None => Ok(None),
-        }
+        Ok(asking)
     }
 
     /// By the code of the reply, if the session has decided about it before: another reply finds
