@@ -25,9 +25,9 @@ pub(crate) fn code(text: &str) -> String {
     in_ticks(&plain(text))
 }
 
-/// As [`code`], cut to at most `max` characters, which it says.
+/// Like [`code`], cut to `max` characters with a note that it is cut.
 pub(crate) fn code_within(text: &str, max: usize) -> String {
-    in_ticks(&plain_within(text, max))
+    in_ticks(&cut_to(plain(text), max, CUT))
 }
 
 /// A text that is shown as it is, as code within a line.
@@ -72,18 +72,24 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// As [`plain`], cut to at most `max` characters, which it says.
+/// Like [`plain`], cut to `max` characters with a note that the message beside it has all of it.
 pub(crate) fn plain_within(text: &str, max: usize) -> String {
-    let shown = plain(text);
-    if shown.chars().count() <= max {
-        return shown;
-    }
-    let left = max.saturating_sub(CUT.chars().count());
-    format!("{}{CUT}", first_chars(&shown, left))
+    cut_to(plain(text), max, CUT_BESIDE_MESSAGE)
 }
 
 /// The end of a text that was cut. The brackets are ours alone.
-const CUT: &str = "…⟨cut: the whole stands in the message⟩";
+const CUT: &str = "…⟨cut⟩";
+
+/// The same where the text stands in a message as well.
+const CUT_BESIDE_MESSAGE: &str = "…⟨cut: the whole stands in the message⟩";
+
+fn cut_to(shown: String, max: usize, note: &str) -> String {
+    if shown.chars().count() <= max {
+        return shown;
+    }
+    let left = max.saturating_sub(note.chars().count());
+    format!("{}{note}", first_chars(&shown, left))
+}
 
 /// A path as code within a line. Bytes that are no text are escaped.
 pub(crate) fn path(path: &Path) -> String {

@@ -22,8 +22,10 @@ impl Sessions {
     /// Keeps the rules of what is decided. If one cannot be kept by now, its call is allowed all
     /// the same, this once.
     pub(super) async fn keep_rules(&self, caller: &Caller, rules: &[RuleGrant]) {
-        // A failure is logged where it is turned into an error.
-        let _ = self.for_each_rule(caller, rules, KeptGrants::keep).await;
+        if let Err(error) = self.for_each_rule(caller, rules, KeptGrants::keep).await {
+            let reason = error.message;
+            tracing::warn!(%reason, "a rule that a person chose is not kept");
+        }
     }
 
     async fn for_each_rule(
@@ -51,6 +53,5 @@ pub(super) fn not_kept(error: &KeepError) -> ApiError {
         KeepError::TooMany(_) | KeepError::TooLarge(_) => ErrorCode::InvalidValue,
         KeepError::Unreadable { .. } | KeepError::Unwritten { .. } => ErrorCode::StoreUnavailable,
     };
-    tracing::warn!(%error, "a rule was not kept");
     ApiError::new(code, format!("The rule is not kept: {error}."))
 }

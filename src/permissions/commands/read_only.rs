@@ -73,7 +73,8 @@ impl Part {
     }
 }
 
-/// Programs that print what they are asked for, and do nothing else with any words.
+/// Programs that only print, but for words such as `date -s` and `printf -v`. What is told of a
+/// substitution depends on this, and no verdict does.
 const TELLERS: [&str; 9] =
     ["date", "expr", "id", "nproc", "printf", "seq", "uname", "which", "whoami"];
 

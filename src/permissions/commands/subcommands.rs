@@ -1,8 +1,9 @@
 //! Finds rules of the form `PROGRAM SUBCOMMAND *` for the parts of a command line.
 //!
-//! Such a rule allows any further word, so a subcommand is on the list only if none can make it
-//! do what its name does not say: run a program that the words name, throw work away, or publish.
-//! Those that build or test run the project's own code anyway. Not on the list:
+//! Such a rule allows any further word. A subcommand that reads or records is on the list only if
+//! no word makes it run a program, throw work away or publish. Those that build or test are on it
+//! although their words can name a program (`go test -exec`, `cargo test --config`): they run the
+//! project's own code, which the model can write, whatever their words. Not on the list:
 //!
 //! - shells, interpreters and wrappers, whose every word may be a command;
 //! - `run`, `exec`, `x`, `tool`, `generate` and `install`, `add` and `get` with the name of a
@@ -10,7 +11,7 @@
 //! - of git what takes a program (`fetch --upload-pack`, `push --receive-pack`, `rebase --exec`,
 //!   `bisect run`, `submodule foreach`, `grep -O`, `config`), writes a file anywhere
 //!   (`diff --output`), discards work (`reset`, `clean`, `checkout`, `switch`, `restore`,
-//!   `stash`, `branch`), or copies hooks (`init --template`);
+//!   `stash`, `branch`, `mv -f`), runs a strategy's program (`merge -s`), or copies hooks (`init --template`);
 //! - make, just, ant, gradle, maven and their kin, whose further words are further targets;
 //! - `docker run`, `exec` and `build`, and kubectl, which reach beyond the project.
 
@@ -26,7 +27,7 @@ const SUBCOMMANDS: [(&str, &[&str]); 14] = [
     ("docker", &["images", "logs", "ps", "version"]),
     ("dotnet", &["build", "format", "restore", "test"]),
     ("flutter", &["analyze", "test"]),
-    ("git", &["add", "blame", "cherry-pick", "commit", "merge", "mv", "revert", "status"]),
+    ("git", &["add", "blame", "commit", "status"]),
     ("go", &["build", "fmt", "list", "test"]),
     ("npm", &["ci", "ls", "outdated", "t", "test"]),
     ("pip", &["check", "freeze", "list", "show"]),

@@ -6,9 +6,10 @@ use crate::markdown;
 use crate::permissions::{CommandLine, CommandSummary, NamedCommand};
 use crate::text;
 
-/// Characters of a command that a person is shown at either end. A command that is longer is
-/// said to be cut, so that nobody takes it for the whole.
-const MAX_SHOWN: usize = 6000;
+/// Characters of a command that a person is shown at either end. Both ends together are all of a
+/// command that can run: Linux takes 128 KiB as one argument. A longer one is said to be cut, so
+/// that nobody takes it for the whole.
+const MAX_SHOWN: usize = 64 * 1024;
 
 /// From so many lines on their number is told: the end may be out of sight.
 const MANY_LINES: usize = 20;
@@ -127,10 +128,10 @@ mod tests {
 
     #[test]
     fn what_is_left_out_of_a_very_long_command_is_said_outside_of_it() {
-        let line = format!("echo {}; rm -r x", "a".repeat(20_000));
+        let line = format!("echo {}; rm -r x", "a".repeat(140_000));
         let shown = whole(&line);
         assert!(shown.contains(
-            "```\n**8014 bytes of the command are not shown here.** It ends so:\n\n```sh\n"
+            "```\n**8942 bytes of the command are not shown here.** It ends so:\n\n```sh\n"
         ));
         assert!(shown.ends_with("rm -r x\n```\n"), "{shown}");
     }
