@@ -98,33 +98,26 @@ impl Hunk {
     }
 }
 
-/// How much of a diff a person is shown who must approve the change.
-const MAX_PREVIEW_LINES: usize = 500;
-const MAX_PREVIEW_LINE_BYTES: usize = 2000;
-const MAX_PREVIEW_BYTES: usize = 24_000;
+/// How much of a diff a person is shown who must approve the change, in bytes: more than a model
+/// writes in one call, as a rule. Pages that show much more stall.
+const MAX_PREVIEW: usize = 128 * 1024;
 
-/// The hunks for a person who must approve the change, cut if they are very long.
-pub(crate) fn preview(hunks: &[Hunk]) -> String {
-    let mut preview = String::new();
-    let mut lines = lines_of(hunks).into_iter();
-    let mut count = 0;
-    for line in lines.by_ref() {
-        let shown = text::prefix(&line, MAX_PREVIEW_LINE_BYTES);
-        let _ = write!(preview, "{shown}");
-        if shown.len() < line.len() {
-            let _ = write!(preview, "… [{} BYTES NOT SHOWN]", line.len() - shown.len());
-        }
-        preview.push('\n');
-        count += 1;
-        if count == MAX_PREVIEW_LINES || preview.len() > MAX_PREVIEW_BYTES {
-            break;
-        }
-    }
-    let rest = lines.count();
-    if rest > 0 {
-        let _ = writeln!(preview, "[… {rest} MORE LINES OF THE CHANGE ARE NOT SHOWN …]");
-    }
-    preview
+/// A diff for a person who must approve the change.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DiffPreview {
+    pub(crate) text: String,
+    /// How many of the diff's bytes are left out at its end.
+    pub(crate) hidden: usize,
+}
+
+/// The hunks for a person who must approve the change, cut if they are extremely long.
+pub(crate) fn preview(hunks: &[Hunk]) -> DiffPreview {
+    let mut text = lines_of(hunks).join("\n");
+    text.push('\n');
+    let shown = text::prefix(&text, MAX_PREVIEW).len();
+    let hidden = text.len() - shown;
+    text.truncate(shown);
+    DiffPreview { text, hidden }
 }
 
 /// How many lines of the hunks have this mark in their first column.
@@ -201,6 +194,18 @@ mod tests {
         assert_eq!((hunks[0].old_start, hunks[0].old_lines), (0, 0));
         assert_eq!((hunks[0].new_start, hunks[0].new_lines), (1, 1));
         assert!(between(b"a\n", b"a\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_preview_shows_long_lines_and_many_lines_whole() {
+        let new = format!("{}EVIL()\n{}LAST\n", "x".repeat(2100), "ok\n".repeat(2000));
+        let whole = preview(&between(b"", new.as_bytes()).unwrap());
+        assert!(whole.text.contains("xEVIL()\n") && whole.text.ends_with("+LAST\n"));
+        assert_eq!(whole.hidden, 0);
+        let huge = "x".repeat(200_000) + "EVIL()\n";
+        let cut = preview(&between(b"", huge.as_bytes()).unwrap());
+        assert_eq!(cut.text.len(), MAX_PREVIEW);
+        assert_eq!(cut.text.len() + cut.hidden, "@@ -0,0 +1,1 @@\n+".len() + huge.len());
     }
 
     #[test]

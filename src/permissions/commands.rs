@@ -44,6 +44,7 @@ mod summary;
 mod syntax;
 #[cfg(test)]
 mod tests;
+mod usual_words;
 mod word;
 mod wrappers;
 

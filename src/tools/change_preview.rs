@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::files::FileSnapshot;
 use crate::files::encoding::Encoding;
-use crate::files::patch::{self, Hunk};
+use crate::files::patch::{self, DiffPreview, Hunk};
 use crate::markdown;
 use crate::workspace::Target;
 
@@ -37,10 +37,19 @@ pub(super) fn shown(target: &Target, current: Option<&FileSnapshot>, new: &[u8])
             )
         }
         Some(hunks) => {
-            let shown = markdown::fence("diff", &patch::preview(&hunks));
-            format!("{kind} {path}{by_link}{}\n\n{shown}", counted(&hunks))
+            let diff = patch::preview(&hunks);
+            let shown = markdown::fence("diff", &diff.text);
+            format!("{kind} {path}{by_link}{}\n\n{}{shown}", counted(&hunks), cut(&diff))
         }
     }
+}
+
+/// Says above the diff how much of it is not shown.
+fn cut(diff: &DiffPreview) -> String {
+    if diff.hidden == 0 {
+        return String::new();
+    }
+    format!("**The last {} bytes of this change are not shown here.**\n\n", diff.hidden)
 }
 
 /// How many lines come and go, where they are so many that some may be out of sight.

@@ -44,12 +44,15 @@ impl ReplyCode {
     }
 }
 
+/// Makes a digit look like a button.
+const KEYCAP: char = '\u{20e3}';
+
 /// Whether nothing in the text can hide what follows it, or looks like a question of ours.
 fn is_harmless(text: &str) -> bool {
     if text.trim().is_empty() {
         return true;
     }
-    if MAX_JUDGED < text.len() || text.contains(is_bidi_control) {
+    if MAX_JUDGED < text.len() || text.contains(is_bidi_control) || text.contains(KEYCAP) {
         return false;
     }
     let scan = MarkdownScan::new(text);
@@ -108,7 +111,7 @@ static MARKED_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
 /// A number with a word that decides: "1 allow once", "2. No".
 static CHOICE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)^(?:[-+•–—]\s*)?\d\s*[.:=–—,-]*\s*(?:(?:allow|approve|accept|agree|yes|yeah|y|ok|okay|always|deny|no|nope|n|never|reject|refuse|decline)\b|(?:confirm|proceed|continue|go|run|execute|cancel|stop|abort|skip|once)(?: (?:it|this|that|them|all|on|ahead|once))?[.!]?$)",
+        r"(?i)^(?:[-+•–—]\s*)?(?:[1-4]\s*[:=]|\d\s*[.–—,-]*\s*(?:(?:allow|approve|accept|agree|yes|yeah|y|ok|okay|always|deny|no|nope|n|never|reject|refuse|decline)\b|(?:confirm|proceed|continue|go|run|execute|cancel|stop|abort|skip|once)(?: (?:it|this|that|them|all|on|ahead|once))?[.!]?$))",
     )
 });
 
@@ -125,7 +128,7 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| {
 /// Words with which a question asks.
 static PHRASE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bneeds? your approval\b|\ballow once\b|\ballow for this session\b|\b(?:reply|answer|respond) with\b|\bnumber alone\b|\bpassed to the model\b|\b(?:reply|respond|answer|type|enter|press)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|ok|allow|always|deny|the number|a number|the code|its code)\b",
+        r"(?i)\bneeds? your approval\b|\ballow once\b|\ballow for this session\b|\b(?:reply|answer|respond) with\b|\bnumber alone\b|\bpassed to the model\b|\b(?:reply|respond|answer|type|enter|press)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|ok|allow|always|deny|the number|a number|the code|its code)\b|\b(?:say|send|pick|choose|select|tell me)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|one|the first)\b|\by/n\b|\(\s*[1-4]\s*=",
     )
 });
 
@@ -213,6 +216,13 @@ mod tests {
             "kxrt: yes",
             "Type 1 to list the files.",
             "To go on, answer yes.",
+            "To list the files say 1.",
+            "Send 1 to see the files",
+            "Should I list the files (1 = sure)?",
+            "1: list files",
+            "1\u{fe0f}\u{20e3} list files",
+            "Just say yes to list the files",
+            "Do you want me to list the files (y/n)?",
         ] {
             check(text, ReplyCode::Required);
         }

@@ -57,8 +57,21 @@ impl Choice {
         }
     }
 
-    /// The choice, if the whole text is one: its number, a word, or the label.
+    /// The choice, if the whole text is one: its number, a word, the label, or the number and
+    /// the label as they stand in the question.
     pub(crate) fn read(text: &str) -> Option<Self> {
+        if let Some(choice) = Self::read_one(text) {
+            return Some(choice);
+        }
+        let (number, label) = text.trim().split_once(char::is_whitespace)?;
+        let is_label = ChoiceText::new(label).number.is_none();
+        let choice = Self::read_one(label)?;
+        let agrees =
+            ChoiceText::new(number).number.is_some() && Self::read_one(number) == Some(choice);
+        (is_label && agrees).then_some(choice)
+    }
+
+    fn read_one(text: &str) -> Option<Self> {
         let text = ChoiceText::new(text);
         Some(match (text.number, text.word()) {
             (Some(1), _) | (_, "yes" | "allow" | "allow once") => Self::AllowOnce,
@@ -124,6 +137,12 @@ pub(super) fn allows(choices: &[OwnChoice], place: usize) -> bool {
     choices.get(place).is_some_and(|choice| choice.allows)
 }
 
+/// A reply that was copied from the question with the ticks around it.
+fn without_ticks(line: &str) -> &str {
+    let inside = line.strip_prefix('`').and_then(|rest| rest.strip_suffix('`'));
+    inside.filter(|inside| !inside.contains('`')).unwrap_or(line)
+}
+
 /// Splits `CODE rest`, or `rest CODE`: the place of the code, and the rest.
 pub(super) fn behind_code<'a>(
     codes: &[impl AsRef<str>],
@@ -133,7 +152,7 @@ pub(super) fn behind_code<'a>(
         let code = code.strip_suffix(':').unwrap_or(code);
         codes.iter().position(|known| known.as_ref().eq_ignore_ascii_case(code))
     };
-    let line = line.trim();
+    let line = without_ticks(line.trim());
     let (first, behind) = line.split_once(char::is_whitespace)?;
     if let Some(place) = place_of(first) {
         return Some((place, behind));

@@ -8,15 +8,13 @@ const MIN_QUOTED_LINE: usize = 20;
 /// The words without the lines that quote the question. A quote of anything else stays: what
 /// follows it is no choice.
 pub(super) fn without_quotes(words: &str, question: &str) -> String {
-    let is_quote = |line: &str| line.trim_start().starts_with('>');
-    let folded_question = folded(question);
-    let is_of_question = |line: &str| {
-        let line = folded(line.trim_start().trim_start_matches(['>', ' ']));
-        line.is_empty() || folded_question.contains(&line)
-    };
-    if folded_question.is_empty()
-        || !words.lines().filter(|line| is_quote(line)).all(is_of_question)
-    {
+    let asked = folded_lines(question.lines());
+    let quoted = folded_lines(words.lines().filter(|line| is_quote(line)).map(unmarked));
+    let mut choices = asked.iter().filter(|line| line.starts_with("-`"));
+    let has_choice = choices.clone().any(|choice| quoted.contains(choice));
+    // Who quotes one choice and replies with another may mean either.
+    let is_ambiguous = has_choice && !choices.all(|choice| quoted.contains(choice));
+    if asked.is_empty() || is_ambiguous || !quoted.iter().all(|line| asked.contains(line)) {
         return words.to_owned();
     }
     // A frontend may quote without a mark: the last line, which says how to reply.
@@ -27,6 +25,20 @@ pub(super) fn without_quotes(words: &str, question: &str) -> String {
     };
     let own: Vec<&str> = words.lines().filter(|line| !is_quote(line) && !repeats(line)).collect();
     own.join("\n").trim().to_owned()
+}
+
+fn is_quote(line: &str) -> bool {
+    line.trim_start().starts_with('>')
+}
+
+/// A quoted line without the marks in front.
+fn unmarked(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['>', ' '])
+}
+
+/// The lines that are not empty, as they are compared.
+fn folded_lines<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    lines.map(folded).filter(|line| !line.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -43,14 +55,18 @@ mod tests {
     #[test]
     fn the_question_is_taken_out_and_nothing_else() {
         check("> Reply with the number alone. Any other reply denies it.\n\n1", "1");
-        check("> - `1` allow once\n> - `3` deny\n>\n> Reply with the number alone.\n1", "1");
-        check("1\n\n> \\- \\`3\\` deny", "1");
+        check("> - `1` allow once\n> - `3` deny\n>\n1", "1");
+        check("1\n\n> \\- \\`1\\` allow once\n> \\- \\`3\\` deny", "1");
         check("1\n\nReply with the number alone. Any other reply denies it.", "1");
         check("yes", "yes");
         check("1\n2", "1\n2");
         for other in [
             "> The document says\n1",
             "> - `1` allow once\n> and then push\n1",
+            "> deny\n1",
+            "> - `3` deny\n1",
+            "> 3\n\n1",
+            "> Reply with the number alone.\n1",
             "- `1` allow once\n1",
             "1\nReply with the number alone.",
         ] {

@@ -406,6 +406,9 @@ mod tests {
             "Allow once.",
             "> Reply with the number alone.\n\n1",
             "1\n\nReply with the number alone.",
+            "1 allow once",
+            "1. Allow once",
+            "`KXRT 1`",
         ] {
             check(&asked, once, "0=once");
         }

@@ -139,7 +139,8 @@ impl Part {
             || !self.assignments.is_empty()
             || self.redirects.iter().any(is_input)
             || self.words.iter().any(|word| word.literal().is_none());
-        !has_more && pattern.matches(&self.text()) && !self.runs_its_input()
+        let is_known = !pattern.has_star() || self.has_usual_words();
+        !has_more && is_known && pattern.matches(&self.text()) && !self.runs_its_input()
     }
 
     /// Whether a pipe to it could make it do anything.

@@ -83,6 +83,11 @@ impl BashPattern {
         self.is_literal = true;
     }
 
+    /// Whether it covers more than one text.
+    pub(super) fn has_star(&self) -> bool {
+        self.texts.len() > 1
+    }
+
     pub(super) fn is_literal(&self) -> bool {
         self.is_literal
     }

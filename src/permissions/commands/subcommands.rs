@@ -1,9 +1,7 @@
 //! Finds rules of the form `PROGRAM SUBCOMMAND *` for the parts of a command line.
 //!
-//! Such a rule allows any further word. A subcommand that reads or records is on the list only if
-//! no word makes it run a program, throw work away or publish. Those that build or test are on it
-//! although their words can name a program (`go test -exec`, `cargo test --config`): they run the
-//! project's own code, which the model can write, whatever their words. Not on the list:
+//! Such a rule allows the usual further words (`usual_words`). A subcommand is on the list only if
+//! it reads, records, or builds and tests the project, whose own code then runs. Not on the list:
 //!
 //! - shells, interpreters and wrappers, whose every word may be a command;
 //! - `run`, `exec`, `x`, `tool`, `generate` and `install`, `add` and `get` with the name of a
@@ -59,16 +57,24 @@ impl ParsedCommand {
 
 fn subcommand_pattern(part: &Part) -> Option<String> {
     let words: Vec<&str> = part.words.iter().map_while(plain).collect();
-    let named = match words.as_slice() {
+    let named = named_words(&words)?;
+    if !part.has_usual_words() {
+        return None;
+    }
+    Some(format!("{} *", BashPattern::escaped(&words[..named].join(" "))))
+}
+
+/// How many words name the program and its subcommand, if both are on the list.
+pub(super) fn named_words(words: &[&str]) -> Option<usize> {
+    match words {
         [program, "run", script, ..]
             if SCRIPT_RUNNERS.contains(program) && !script.starts_with('-') =>
         {
-            3
+            Some(3)
         }
-        [program, subcommand, ..] if is_listed(program, subcommand) => 2,
-        _ => return None,
-    };
-    Some(format!("{} *", BashPattern::escaped(&words[..named].join(" "))))
+        [program, subcommand, ..] if is_listed(program, subcommand) => Some(2),
+        _ => None,
+    }
 }
 
 fn is_listed(program: &str, subcommand: &str) -> bool {
