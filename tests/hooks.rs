@@ -62,7 +62,11 @@ async fn a_hook_denies_changes_and_remarks_on_calls() {
     let told = answers_in(&upstream.requests().pop().expect("a request").json());
     assert_eq!(told[0], "Error: not permitted: leave that alone");
     assert!(told[1].starts_with("changed"), "{}", told[1]);
-    assert!(told[1].ends_with("[a hook of this server says: seen]"), "{}", told[1]);
+    assert!(
+        told[1].ends_with("<reminder>\nA hook of this server says:\nseen\n</reminder>"),
+        "{}",
+        told[1]
+    );
 }
 
 #[tokio::test]
@@ -199,7 +203,9 @@ async fn context_of_hooks_stays_in_front_of_the_prompt_in_later_requests() {
     let server = hooked(&upstream, &hooks).start().await;
     let client = server.client();
     let note = |said: &str, words: &str| {
-        format!("[a hook of this server, not the user, says: {said}]\n\n{words}")
+        format!(
+            "<reminder>\nA hook of this server, not the user, says:\n{said}\n</reminder>\n\n{words}"
+        )
     };
     upstream.round(says("First answer."));
     client.chat(&conversation(&[user("One.")])).await;

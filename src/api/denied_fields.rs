@@ -55,6 +55,7 @@ impl Place {
         match extent {
             Extent::WithMetadata => true,
             Extent::TopLevel => self != Self::Metadata,
+            Extent::Forwarded => self == Self::Forwarded,
             Extent::Chat => self == Self::Chat,
         }
     }

@@ -155,14 +155,33 @@ fn decided(event: HookEvent, decision: HookDecision) -> HookAnswer {
 /// Stands for what is left out of a very long output.
 pub(super) const MORE_IS_NOT_READ: &str = "more than a megabyte is not read";
 
-/// Members of the JSON of a hook that decides.
-const DECIDING: [&str; 3] = ["hookSpecificOutput", "permissionDecision", "\"decision\""];
+/// Members of the JSON of a hook that decides, and spellings that people use for them.
+const DECIDING: [&str; 4] =
+    ["permissionDecision", "permission_decision", "decision", "hook_specific_output"];
+
+/// Whether the text may hold a decision. One that nobody finds must not pass for none.
+fn may_decide(event: HookEvent, stdout: &str) -> bool {
+    let names = |member: &&str| stdout.contains(&format!("\"{member}\""));
+    event.is_gate()
+        && (DECIDING.iter().any(names)
+            || stdout.contains("hookSpecificOutput")
+            || stdout.contains("permissionDecision")
+            || stdout.contains("\"continue\""))
+}
+
+/// Whether a member of the object, or of its specific output, decides.
+fn decides(printed: &Value) -> bool {
+    let Some(members) = printed.as_object() else { return false };
+    members.iter().any(|(name, value)| {
+        let is_decision = DECIDING.contains(&name.as_str()) && !value.is_null();
+        is_decision || (name == "hookSpecificOutput" && decides(value))
+    })
+}
 
 fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
     let stdout = stdout.trim_start_matches('\u{feff}').trim_start();
     if !stdout.starts_with('{') {
-        // A decision that nobody finds must not pass for none.
-        if event.is_gate() && DECIDING.iter().any(|member| stdout.contains(member)) {
+        if may_decide(event, stdout) {
             let fault = "printed a decision among other text: print one JSON object alone";
             return Err(HookFault::NoAnswer(fault.to_owned()));
         }
@@ -177,7 +196,18 @@ fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
     }
     let printed: Result<Printed, _> = serde_json::from_str(&surrogates::repaired(stdout));
     match printed {
-        Ok(printed) => Ok(meant(event, printed)),
+        Ok(printed) => {
+            let answer = meant(event, printed);
+            let is_silent = answer.decision == HookDecision::None && event.is_gate();
+            if is_silent && serde_json::from_str(stdout).is_ok_and(|printed| decides(&printed)) {
+                let fault = "printed a decision that is none of allow, deny and ask";
+                return Err(HookFault::NoAnswer(fault.to_owned()));
+            }
+            Ok(answer)
+        }
+        Err(error) if may_decide(event, stdout) => {
+            Err(HookFault::NoAnswer(format!("printed a decision that cannot be read: {error}")))
+        }
         Err(error) => {
             let fault = format!("printed JSON that cannot be read: {error}");
             // What we have cut is no fault of the hook's.
@@ -281,6 +311,33 @@ mod tests {
         for cut in [format!("{MORE_IS_NOT_READ} x"), format!("{{\"a\": {MORE_IS_NOT_READ}")] {
             let fault = said(PreToolUse, &cut).unwrap_err();
             assert!(matches!(fault, HookFault::NoAnswer(_)), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn k1_a_decision_that_is_not_understood_is_a_fault_and_not_silence() {
+        for printed in [
+            r#"{"hookSpecificOutput":{"permissionDecision":"DENY"}}"#,
+            r#"{"hookSpecificOutput":{"permissionDecision":"denied"}}"#,
+            r#"{"decision":"deny"}"#,
+            r#"{"hookSpecificOutput":{"permissionDecision":"deny"}} done"#,
+            r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":5}}"#,
+            r#"{"permissionDecision":"deny"}"#,
+            r#"{"hookSpecificOutput":{"permission_decision":"deny"}}"#,
+            r#"{"hook_specific_output":{"permissionDecision":"deny"}}"#,
+            r#"{"continue":"false"}"#,
+        ] {
+            let fault = said(PreToolUse, printed).unwrap_err();
+            assert!(matches!(fault, HookFault::NoAnswer(_)), "{printed}: {fault:?}");
+        }
+        for silent in [
+            r#"{"continue":true}"#,
+            r#"{"decision":null,"hookSpecificOutput":{"permissionDecision":null}}"#,
+            r#"{"hookSpecificOutput":{"additionalContext":"see x"}}"#,
+            r#"{"systemMessage":"fine"}"#,
+        ] {
+            let answer = said(PreToolUse, silent).unwrap();
+            assert_eq!(answer.decision, HookDecision::None, "{silent}");
         }
     }
 

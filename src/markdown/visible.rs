@@ -15,9 +15,12 @@ pub(super) fn note(words: &str) -> String {
     format!("{}{words}{}", NOTE[0], NOTE[1])
 }
 
+/// Stands for the end of a line where all of a text is on one line. `\n` could be the text's own.
+const LINE_END: char = '⏎';
+
 /// Our own marks in foreign text.
 fn is_mark(c: char) -> bool {
-    NOTE.contains(&c) || CONTINUED.starts_with(c)
+    NOTE.contains(&c) || CONTINUED.starts_with(c) || c == LINE_END
 }
 
 /// Whether the character must be escaped wherever it stands.
@@ -27,6 +30,7 @@ pub(super) fn is_escaped(c: char) -> bool {
 
 pub(super) fn escaped(c: char) -> String {
     match c {
+        '\n' => LINE_END.to_string(),
         _ if is_escaped(c) => c.escape_default().to_string(),
         _ => c.escape_unicode().to_string(),
     }

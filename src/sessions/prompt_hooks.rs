@@ -15,6 +15,7 @@ use crate::execution::ask::Decision;
 use crate::hooks::{HookDecision, HookEvent, HookOutcome, HookScene, Hooks};
 use crate::openai::message::text_of;
 use crate::permissions::Permissions;
+use crate::reminder::Reminder;
 use crate::workspace::Workspace;
 
 /// What a request brings, for the hooks.
@@ -111,8 +112,8 @@ impl Prompted {
     /// Puts the context in front of the user's words.
     pub(super) fn apply_to(&self, assembled: &mut Assembled) {
         if let Some(context) = &self.context {
-            let said = format!("[a hook of this server, not the user, says: {context}]");
-            preface::put_in_front(assembled, &said);
+            let said = format!("A hook of this server, not the user, says:\n{context}");
+            preface::put_in_front(assembled, &Reminder::new(said).to_string());
         }
     }
 }

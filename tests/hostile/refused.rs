@@ -34,6 +34,8 @@ const REFUSED: [&str; 24] = [
     "MCP_Servers",
     "langfuse_host",
     "disable_global_guardrails",
+    "disable_global_guardrail",
+    "applied_policies",
 ];
 
 fn told(answer: &Answer) -> (String, String) {
@@ -151,6 +153,25 @@ async fn v10_a_provider_gets_no_leave_to_act_by_itself() {
     upstream.round(says("Yes."));
     let answer = server.client().chat(&with(ask("Hi"), json!({ "metadata": metadata }))).await;
     assert_eq!(answer.status(), 200, "{}", answer.json());
+}
+
+/// LiteLLM makes a chat completion of a completion, with the tools of its body.
+#[tokio::test]
+async fn v10_a_completion_brings_no_tools_of_the_provider() {
+    let (upstream, server) = door().await;
+    let mcp = json!([{ "type": "mcp", "server_label": "x", "server_url": "http://evil" }]);
+    for (field, value) in [
+        ("tools", mcp),
+        ("tool_choice", json!("required")),
+        ("functions", json!([])),
+        ("web_search_options", json!({})),
+    ] {
+        let body = json!({ "model": "m", "prompt": "x", field: value });
+        let refused = server.client().post("/v1/completions", &body).await;
+        assert_eq!(refused.refusal(), (400, "refused_field".to_owned()), "{field}");
+        assert_eq!(told(&refused).0, field);
+    }
+    assert!(upstream.all_requests().iter().all(|request| request.head.method() == "GET"));
 }
 
 #[tokio::test]

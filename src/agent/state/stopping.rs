@@ -10,6 +10,7 @@ use crate::agent::held_text::ContentRule;
 use crate::execution::pipeline::ToolResult;
 use crate::hooks::{HookDecision, HookOutcome};
 use crate::openai::chunk::FinishReason;
+use crate::reminder::Reminder;
 
 /// How often hooks may keep a turn from ending. A hook that always says no would otherwise
 /// cost a request each time.
@@ -80,9 +81,8 @@ impl TurnState {
         }
         self.in_round(effects, |round, _, effects| round.release_text_before_calls(effects));
         self.replace_round(effects);
-        let note = note_to_model(&format!(
-            "[a hook of this server, not the user, asks you to go on: {reason}]"
-        ));
+        let asked = format!("A hook of this server, not the user, asks you to go on:\n{reason}");
+        let note = note_to_model(&Reminder::new(asked).to_string());
         if let HistoryPiece::Client(note) = note {
             record.messages.pop();
             let _ = write!(record.messages, ",{note}]");

@@ -30,6 +30,8 @@ pub(super) enum Extent {
     WithMetadata,
     /// Fields of every body. In `metadata` such words are the client's own.
     TopLevel,
+    /// Fields of every body but a chat completion's, which has these and checks them itself.
+    Forwarded,
     /// Fields of a chat completion. Other routes have fields of the same name, such as `prompt`.
     Chat,
 }
@@ -43,7 +45,7 @@ pub(super) struct NameList {
     pub(super) reason: Reason,
 }
 
-pub(super) const LISTS: [NameList; 11] = [
+pub(super) const LISTS: [NameList; 12] = [
     NameList {
         names: &STEERING,
         part: NamePart::Whole,
@@ -90,6 +92,12 @@ pub(super) const LISTS: [NameList; 11] = [
         names: &ACTING,
         part: NamePart::Whole,
         extent: Extent::TopLevel,
+        reason: Reason::Acts,
+    },
+    NameList {
+        names: &["tools", "tool_choice", "functions", "function_call", "web_search_options"],
+        part: NamePart::Whole,
+        extent: Extent::Forwarded,
         reason: Reason::Acts,
     },
     NameList {
@@ -142,7 +150,10 @@ const STEERING: [&str; 71] = [
     "caching",
     "no-log",
     "tags",
-    "guardrails",
+    "applied_policies",
+    "policy_sources",
+    "pillar_response_headers",
+    "standard_logging_object",
     "prompt_id",
     "prompt_variables",
     "router_settings_override",
@@ -163,10 +174,8 @@ const STEERING: [&str; 71] = [
     "dd_agent_host",
     "dd_agent_port",
     "dd_site",
-    "disable_global_guardrails",
     "gcs_bucket_name",
     "gcs_path_service_account",
-    "guardrail_config",
     "langfuse_host",
     "langfuse_public_key",
     "langsmith_project",
@@ -174,7 +183,6 @@ const STEERING: [&str; 71] = [
     "lunary_public_key",
     "model_group_retry_policy",
     "newrelic_region",
-    "opted_out_global_guardrails",
     "posthog_host",
     "provider_specific_header",
     "retry_policy",
@@ -200,11 +208,12 @@ const STEERING_STARTS: [&str; 9] = [
     "output_cost",
 ];
 
-const STEERING_PARTS: [&str; 10] = [
+const STEERING_PARTS: [&str; 11] = [
     "api_key",
     "api_base",
     "base_url",
     "endpoint",
+    "guardrail",
     "credential",
     "secret",
     "password",
@@ -217,7 +226,7 @@ const STEERING_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
 
 /// What routers and providers read at the top of a request to choose a model, a place, an account
 /// or another request's order.
-const CHOOSING: [&str; 49] = [
+const CHOOSING: [&str; 46] = [
     "adapter_id",
     "adapter_source",
     "azure",
@@ -234,9 +243,6 @@ const CHOOSING: [&str; 49] = [
     "deployments",
     "enforced_params",
     "force_timeout",
-    "guardrailConfig",
-    "guardrailIdentifier",
-    "guardrailVersion",
     "inference_geo",
     "kv_transfer_params",
     "labels",

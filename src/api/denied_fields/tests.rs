@@ -183,6 +183,7 @@ fn documented() -> Vec<DocumentedRow> {
         let extent = match decision {
             "refused, in `metadata` too" => Some(Extent::WithMetadata),
             "refused" => Some(Extent::TopLevel),
+            "refused outside of chat" => Some(Extent::Forwarded),
             "refused in chat" => Some(Extent::Chat),
             "passes" => None,
             other => panic!("no decision: {other}"),

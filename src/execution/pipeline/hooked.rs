@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{AdmittedCall, HookedCall, Pipeline, ToolResult};
 use crate::hooks::{HookDecision, HookEvent, HookOutcome, HookScene, Hooks};
 use crate::permissions::{AccessKind, HookOpinion};
+use crate::reminder::Reminder;
 use crate::tools::tool::{AnyTool, CallContext, ParsedCall, ToolError, ToolOutput};
 
 /// Arguments that are paths, of the tools that use files.
@@ -276,7 +277,8 @@ impl AfterCall {
 /// Adds what a hook says to an answer, marked as such.
 fn remark(result: &mut ToolResult, said: Option<&str>) {
     if let Some(said) = said {
-        result.text.close(format!("[a hook of this server says: {said}]"));
+        let said = format!("A hook of this server says:\n{said}");
+        result.text.close(Reminder::new(said).to_string());
     }
 }
 

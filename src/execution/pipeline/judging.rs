@@ -13,7 +13,7 @@ use crate::execution::ask::{
     nobody_answers,
 };
 use crate::markdown;
-use crate::permissions::{AskedAccess, Judgement, Permit};
+use crate::permissions::{AskedAccess, CommandSummary, Judgement, Permit};
 use crate::text::one_line;
 use crate::tools::question::NO_ANSWER;
 use crate::tools::tool::{CallContext, Preview, ToolError, ToolOutput};
@@ -253,7 +253,7 @@ impl Pipeline {
         }
         let headline = candidate.parsed.headline();
         let line = asked.effect_line(&candidate.arguments);
-        let line = markdown::plain_within(line.as_ref().unwrap_or(&headline), MAX_LINE);
+        let line = shown_line(&asked, line.as_ref().unwrap_or(&headline));
         let headline = if preview.described.is_some() { line.clone() } else { headline };
         Ok(Judged::Asked(Box::new(Ask {
             tool: candidate.tool.name().to_owned(),
@@ -296,6 +296,26 @@ impl Pipeline {
             about: About::Questions { questions },
         })))
     }
+}
+
+/// What the call would do, on one line. Of a command that does not fit, the programs stand in
+/// front: its end is cut off.
+fn shown_line(asked: &AskedAccess, line: &str) -> String {
+    let fits = markdown::plain(line).chars().count() <= MAX_LINE;
+    let programs = match asked.command_summary() {
+        Some(CommandSummary::Commands(commands)) if !fits => commands,
+        Some(CommandSummary::Doubtful(_)) if !fits => {
+            return markdown::plain_within(
+                &format!("its programs are not known: {line}"),
+                MAX_LINE,
+            );
+        }
+        _ => return markdown::plain_within(line, MAX_LINE),
+    };
+    let names: Vec<&str> = programs.iter().map(|command| command.program.as_str()).collect();
+    let plural = if names.len() == 1 { "" } else { "s" };
+    let summary = format!("{} command{plural} ({}): {line}", names.len(), names.join(", "));
+    markdown::plain_within(&summary, MAX_LINE)
 }
 
 /// The most characters of what the model says that a call does.

@@ -367,14 +367,17 @@ async fn hooks_after_a_call_are_told_what_it_came_to_and_add_to_its_answer() {
 
     assert!(
         written.ends_with(
-            "\n[a hook of this server says: run the formatter]\n[a hook of this server says: tabs]"
+            "\n<reminder>\nA hook of this server says:\nrun the formatter\n</reminder>\n<reminder>\nA hook of this server says:\ntabs\n</reminder>"
         ),
         "{written}"
     );
     let told = &ground.seen("seen")[0];
     assert_eq!(told["hook_event_name"], "PostToolUse");
     assert!(told["duration_ms"].is_u64() && told["tool_response"].is_object(), "{told}");
-    assert!(missing.ends_with("\n[a hook of this server says: look elsewhere]"), "{missing}");
+    assert!(
+        missing.ends_with("\n<reminder>\nA hook of this server says:\nlook elsewhere\n</reminder>"),
+        "{missing}"
+    );
     let told = &ground.seen("failed")[0];
     assert!(told["error"].as_str().unwrap().contains("gone.txt"), "{told}");
     assert!(told.get("tool_response").is_none());
@@ -416,7 +419,9 @@ async fn what_a_hook_knows_of_a_call_stands_in_its_answer() {
     let result = ground.pipeline.run(admitted, ground.context.clone()).await;
 
     assert!(
-        result.wire_text().ends_with("[a hook of this server says: generated file]"),
+        result
+            .wire_text()
+            .ends_with("<reminder>\nA hook of this server says:\ngenerated file\n</reminder>"),
         "{result:?}"
     );
     assert_eq!(result.notices, ["watching"]);
