@@ -44,7 +44,7 @@ use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Sandbox;
 use crate::session_files;
-use crate::sessions::in_use::UsedSessions;
+use crate::sessions::in_use::BusySessions;
 use crate::sessions::session_end::{self, EndedSessions, SessionEndHooks};
 use crate::store::Store;
 use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
@@ -178,7 +178,7 @@ impl Server {
         let chat = Arc::clone(&self.api.chat);
         let tasks = Arc::clone(&chat.turns.tasks);
         let running = Arc::downgrade(&chat.turns.running);
-        self.store.spare(Arc::new(UsedSessions { running, tasks: Arc::clone(&tasks) }));
+        self.store.spare(Arc::new(BusySessions { running, tasks: Arc::clone(&tasks) }));
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
         let announcement = self.announcement.take();
         let stop_accepting = drain.stop.clone();

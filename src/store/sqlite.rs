@@ -26,7 +26,7 @@ use self::commits::Commit;
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{InUse, Shared, Unended, Writer};
+use self::writer::{InUse, Unended, Writer, WriterChannels};
 use super::rows::{
     ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
 };
@@ -85,9 +85,12 @@ impl SqliteStore {
         let (forgotten, receiver) = mpsc::unbounded_channel();
         let unended = Unended::default();
         let in_use = InUse::default();
-        let shared =
-            Shared { forgotten, unended: Arc::clone(&unended), in_use: Arc::clone(&in_use) };
-        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, shared)?;
+        let channels = WriterChannels {
+            forgotten,
+            unended: Arc::clone(&unended),
+            in_use: Arc::clone(&in_use),
+        };
+        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, channels)?;
         Ok((Self { writer, readers, unended, in_use }, receiver))
     }
 
