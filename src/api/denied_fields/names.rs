@@ -4,13 +4,13 @@
 
 /// Why a request must not have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum RefusalReason {
     /// It could choose who answers, with which key, or who pays.
-    Steers,
+    Routing,
     /// It could let upstream or the provider act by itself.
-    Acts,
+    ProviderAction,
     /// It changes what the model is told, beside the messages and tools that this server sends.
-    Tells,
+    PromptChange,
 }
 
 /// Which part of a name a rule is about.
@@ -40,81 +40,81 @@ pub(super) struct NameList {
     pub(super) names: &'static [&'static str],
     pub(super) part: NamePart,
     pub(super) extent: Extent,
-    pub(super) reason: Reason,
+    pub(super) reason: RefusalReason,
 }
 
 pub(super) const LISTS: [NameList; 11] = [
     NameList {
-        names: &STEERING,
+        names: &LITELLM_FIELDS,
         part: NamePart::Whole,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_STARTS,
+        names: &LITELLM_STARTS,
         part: NamePart::Start,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_PARTS,
+        names: &LITELLM_PARTS,
         part: NamePart::Anywhere,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_ENDS,
+        names: &LITELLM_ENDS,
         part: NamePart::End,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
         names: &["mcp_servers", "max_agentic_loops", "search_tool_name"],
         part: NamePart::Whole,
         extent: Extent::WithMetadata,
-        reason: Reason::Acts,
+        reason: RefusalReason::ProviderAction,
     },
     NameList {
-        names: &CHOOSING,
+        names: &ROUTING_FIELDS,
         part: NamePart::Whole,
         extent: Extent::TopLevel,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &CHOOSING_STARTS,
+        names: &ROUTING_STARTS,
         part: NamePart::Start,
         extent: Extent::TopLevel,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &ACTING,
+        names: &PROVIDER_ACTION_FIELDS,
         part: NamePart::Whole,
         extent: Extent::TopLevel,
-        reason: Reason::Acts,
+        reason: RefusalReason::ProviderAction,
     },
     NameList {
         names: &["speed", "background"],
         part: NamePart::Whole,
         extent: Extent::Chat,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &TELLING,
+        names: &PROMPT_FIELDS,
         part: NamePart::Whole,
         extent: Extent::Chat,
-        reason: Reason::Tells,
+        reason: RefusalReason::PromptChange,
     },
     NameList {
         names: &["_template", "_template_str"],
         part: NamePart::End,
         extent: Extent::Chat,
-        reason: Reason::Tells,
+        reason: RefusalReason::PromptChange,
     },
 ];
 
 /// What LiteLLM reads of a request or its metadata to choose address, key, route, prices,
 /// guardrails and where it logs.
-const STEERING: [&str; 71] = [
+const LITELLM_FIELDS: [&str; 71] = [
     "api_base",
     "base_url",
     "api_key",
@@ -188,7 +188,7 @@ const STEERING: [&str; 71] = [
     "weave_project_id",
 ];
 
-const STEERING_STARTS: [&str; 9] = [
+const LITELLM_STARTS: [&str; 9] = [
     "litellm_",
     "mock_",
     "aws_",
@@ -200,7 +200,7 @@ const STEERING_STARTS: [&str; 9] = [
     "output_cost",
 ];
 
-const STEERING_PARTS: [&str; 10] = [
+const LITELLM_PARTS: [&str; 10] = [
     "api_key",
     "api_base",
     "base_url",
@@ -213,11 +213,11 @@ const STEERING_PARTS: [&str; 10] = [
     "token_cost",
 ];
 
-const STEERING_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
+const LITELLM_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
 
 /// What routers and providers read at the top of a request to choose a model, a place, an account
 /// or another request's order.
-const CHOOSING: [&str; 49] = [
+const ROUTING_FIELDS: [&str; 49] = [
     "adapter_id",
     "adapter_source",
     "azure",
@@ -270,7 +270,7 @@ const CHOOSING: [&str; 49] = [
 ];
 
 /// Names that LiteLLM keeps for itself, and those of one provider's account.
-const CHOOSING_STARTS: [&str; 10] = [
+const ROUTING_STARTS: [&str; 10] = [
     "_",
     "adaptive_router_",
     "agentcore_",
@@ -284,7 +284,7 @@ const CHOOSING_STARTS: [&str; 10] = [
 ];
 
 /// What lets a provider search, fetch, run code, or call servers on the operator's account.
-const ACTING: [&str; 44] = [
+const PROVIDER_ACTION_FIELDS: [&str; 44] = [
     "additionalModelRequestFields",
     "additional_model_request_fields",
     "agent",
@@ -332,7 +332,7 @@ const ACTING: [&str; 44] = [
 ];
 
 /// What replaces, cuts or adds to what the model is told, or how it is written down for it.
-const TELLING: [&str; 50] = [
+const PROMPT_FIELDS: [&str; 50] = [
     "add_generation_prompt",
     "add_special_tokens",
     "additional_drop_params",
