@@ -1,6 +1,6 @@
 //! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
 
-mod slips;
+mod rule_typos;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -386,7 +386,7 @@ impl Rule {
             return Err(RuleError::TooLong { list, length });
         }
         let (written, origin) = (rule.to_owned(), RuleOrigin::new(list, rule));
-        if let Some(reason) = slips::find(rule, known) {
+        if let Some(reason) = rule_typos::find(rule, known) {
             return Err(RuleError::Pattern { list, rule: written, reason: reason.to_owned() });
         }
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);

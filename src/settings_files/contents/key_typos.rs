@@ -1,4 +1,4 @@
-//! Finds keys that were to be rules or hooks and are misspelt: other unknown keys are other
+//! Finds keys that were meant as rules or hooks and have a typo: other unknown keys are other
 //! programs' business, but a deny rule under a name that nobody reads must not pass in silence.
 
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ const AT_TOP: [&str; 4] = ["permissions", "hooks", "allowed_tools", "disabled_to
 const IN_PERMISSIONS: [&str; 6] =
     ["allow", "ask", "deny", "allowed_tools", "disabled_tools", "additionalDirectories"];
 
-/// Other words for denying, which are no slip of a finger.
+/// Other words for denying, which are no typos.
 const WORDS_FOR_DENY: [&str; 9] = [
     "blacklist",
     "block",
@@ -34,24 +34,24 @@ pub(super) enum Level {
     Permissions,
 }
 
-/// A misspelt key.
+/// A key with a typo, and what to tell its author.
 #[derive(Debug)]
-pub(super) struct Slip {
+pub(super) struct KeyTypo {
     pub(super) key: String,
     pub(super) reason: String,
 }
 
 /// Refuses members that nobody reads and whose names are nearly those of rules or hooks.
-pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), Slip> {
+pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), KeyTypo> {
     for key in unread.keys() {
-        if let Some(reason) = slip(key, level) {
-            return Err(Slip { key: key.clone(), reason });
+        if let Some(reason) = typo(key, level) {
+            return Err(KeyTypo { key: key.clone(), reason });
         }
     }
     Ok(())
 }
 
-fn slip(key: &str, level: Level) -> Option<String> {
+fn typo(key: &str, level: Level) -> Option<String> {
     let plain = plain(key);
     if level == Level::Top && ["allow", "ask", "deny"].contains(&plain.as_str()) {
         return Some(format!("{key:?} stands in permissions"));
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_with_the_word_that_is_meant() {
+    fn a_typo_is_told_with_the_word_that_is_meant() {
         for (level, key, meant) in [
             (Level::Top, "permission", "\"permissions\" is meant"),
             (Level::Top, "Permissions", "\"permissions\" is meant"),
@@ -107,13 +107,13 @@ mod tests {
             (Level::Permissions, "asks", "\"ask\" is meant"),
             (Level::Permissions, "disableTools", "\"disabled_tools\" is meant"),
         ] {
-            let found = slip(key, level).unwrap_or_default();
+            let found = typo(key, level).unwrap_or_default();
             assert!(found.ends_with(meant), "{key}: {found}");
         }
     }
 
     #[test]
-    fn the_keys_of_other_programs_are_no_slips() {
+    fn the_keys_of_other_programs_are_no_typos() {
         for key in [
             "$schema",
             "model",
@@ -133,10 +133,10 @@ mod tests {
             "tips",
             "tools",
         ] {
-            assert_eq!(slip(key, Level::Top), None, "{key}");
+            assert_eq!(typo(key, Level::Top), None, "{key}");
         }
         for key in ["defaultMode", "disableBypassPermissionsMode", "disableAutoMode", "$comment"] {
-            assert_eq!(slip(key, Level::Permissions), None, "{key}");
+            assert_eq!(typo(key, Level::Permissions), None, "{key}");
         }
     }
 }
