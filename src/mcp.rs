@@ -168,8 +168,8 @@ impl McpServers {
         running.shutdown().await;
     }
 
-    /// Ends what runs for client keys that do not count any more: a revoked key leaves nothing.
-    pub(crate) fn end_of_keys(&self, is_living: impl Fn(&str) -> bool) {
+    /// Stops the servers of client keys that do not count any more: a revoked key leaves nothing.
+    pub(crate) fn stop_servers_of_other_keys(&self, is_living: impl Fn(&str) -> bool) {
         sync::lock(&self.0.of_keys).retain(|(name, key), of_key| {
             let is_kept = is_living(key);
             if !is_kept {
