@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::asking::bare_choice::ReplyCode;
+use super::asking::bare_choice::CodeRequirement;
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::files::RoundDigest;
@@ -229,12 +229,13 @@ pub(crate) struct ShownQuestion {
     /// Its bytes, with which `End::said` ends.
     pub(crate) length: usize,
     /// Whether a reply must carry its code.
-    pub(crate) code: ReplyCode,
+    #[serde(rename = "code")]
+    pub(crate) code_requirement: CodeRequirement,
 }
 
 impl ShownQuestion {
-    pub(crate) fn new(text: &str, code: ReplyCode) -> Self {
-        Self { length: text.len(), code }
+    pub(crate) fn new(text: &str, code_requirement: CodeRequirement) -> Self {
+        Self { length: text.len(), code_requirement }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::bare_choice::ReplyCode;
+use super::bare_choice::CodeRequirement;
 use super::choice::{Choice, behind_code, decided, is_expired};
-use super::outcome::Reply;
+use super::outcome::ReplyOutcome;
 use crate::agent::record::Asked;
 use crate::execution::ask::{Decision, Question};
 use crate::text::one_line;
@@ -16,30 +16,38 @@ const SEPARATORS: [char; 2] = [',', '\u{ff0c}'];
 
 /// Reads a line for each question. Words without the code are an answer also where a choice must
 /// carry it: they approve nothing.
-pub(super) fn answered(asked: &Asked, words: &str, code: ReplyCode, now_ms: i64) -> Reply {
+pub(super) fn read_answers(
+    asked: &Asked,
+    words: &str,
+    code_requirement: CodeRequirement,
+    now_ms: i64,
+) -> ReplyOutcome {
     if is_expired(asked, now_ms) {
         let expired = decided(asked, Decision::Expired);
-        return Reply { decided: vec![expired], left_out: Vec::new() };
+        return ReplyOutcome { decided: vec![expired], left_out: Vec::new() };
     }
     let behind = without_code(&asked.code, words);
     let questions = asked.unanswered();
     let lines = lines(questions, behind.as_deref().unwrap_or(words));
-    if behind.is_none() && code == ReplyCode::Required && are_choices(questions, &lines) {
-        return Reply::asks_again(std::slice::from_ref(asked));
+    if behind.is_none()
+        && code_requirement == CodeRequirement::Required
+        && are_choices(questions, &lines)
+    {
+        return ReplyOutcome::asks_again(std::slice::from_ref(asked));
     }
     let first = asked.answered.len();
     let mut answers = Vec::new();
     for (index, (question, line)) in questions.iter().zip(&lines).enumerate() {
         let is_repeated = asked.repeated == Some(first + index);
         if !is_repeated && is_beyond(question, line) {
-            let mut reply = Reply::default();
+            let mut reply = ReplyOutcome::default();
             let again = Asked { repeated: Some(first + index), ..asked.clone() };
             reply.answer(&again, answers);
             return reply;
         }
         answers.push(answer(question, line));
     }
-    let mut reply = Reply::default();
+    let mut reply = ReplyOutcome::default();
     reply.answer(asked, answers);
     reply
 }

@@ -18,7 +18,7 @@ const MAX_JUDGED: usize = 256 * 1024;
 /// Whether a reply must carry the code of what it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ReplyCode {
+pub(crate) enum CodeRequirement {
     /// The bare choice counts.
     Optional,
     /// A bare choice is asked again, and nothing runs. So it is where nothing else is known.
@@ -26,7 +26,7 @@ pub(crate) enum ReplyCode {
     Required,
 }
 
-impl ReplyCode {
+impl CodeRequirement {
     /// For a question that stands behind this text in one message.
     pub(crate) fn behind(text: &str) -> Self {
         if is_harmless(text) { Self::Optional } else { Self::Required }
@@ -138,8 +138,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expected: ReplyCode) {
-        assert_eq!(ReplyCode::behind(text), expected, "{text:?}");
+    fn check(text: &str, expected: CodeRequirement) {
+        assert_eq!(CodeRequirement::behind(text), expected, "{text:?}");
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
             "| a | b |\n|---|---|\n| 1 | 2 |",
             "Done ✅, and 👩‍💻 next.",
         ] {
-            check(text, ReplyCode::Optional);
+            check(text, CodeRequirement::Optional);
         }
     }
 
@@ -183,9 +183,9 @@ mod tests {
             "![allow the list](data:image/png;base64,AAAA)",
             "a \u{202e} b",
         ] {
-            check(text, ReplyCode::Required);
+            check(text, CodeRequirement::Required);
         }
-        check(&"a ".repeat(MAX_JUDGED), ReplyCode::Required);
+        check(&"a ".repeat(MAX_JUDGED), CodeRequirement::Required);
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
             "Type 1 to list the files.",
             "To go on, answer yes.",
         ] {
-            check(text, ReplyCode::Required);
+            check(text, CodeRequirement::Required);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::choice::{
 };
 use super::header::header;
 use super::message::effect;
-use super::outcome::Reply;
+use super::outcome::ReplyOutcome;
 use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, Decision, OwnChoice, Question};
@@ -160,8 +160,8 @@ fn question_id(index: usize) -> String {
 /// Reads the answer to a call of `ask_user` about these asks. What is no answer (a dialog that
 /// was closed, an error, any other text) denies them. It leaves out an ask with more questions
 /// than the dialog had.
-pub(crate) fn read_dialog_answer(asked: &[&Asked], content: &str, now_ms: i64) -> Reply {
-    let mut reply = Reply::default();
+pub(crate) fn read_dialog_answer(asked: &[&Asked], content: &str, now_ms: i64) -> ReplyOutcome {
+    let mut reply = ReplyOutcome::default();
     let answers = serde_json::from_str::<Value>(content)
         .ok()
         .and_then(|mut answer| answer.get_mut("answers").map(Value::take).filter(Value::is_object));

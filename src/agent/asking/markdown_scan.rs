@@ -60,7 +60,7 @@ impl MarkdownScan {
         }
         let [plain, github, with_formulas] = readings;
         Self {
-            without_code: blanked(text, &is_code),
+            without_code: blank_out(text, &is_code),
             has_open_fence: plain.has_open_fence
                 || github.has_open_fence
                 || with_formulas.has_open_fence,
@@ -71,7 +71,7 @@ impl MarkdownScan {
 }
 
 /// Puts blanks in the place of the marked bytes. Lines stay lines.
-fn blanked(text: &str, is_blank: &[bool]) -> String {
+fn blank_out(text: &str, is_blank: &[bool]) -> String {
     let blank = |(at, c): (usize, char)| if is_blank[at] && c != '\n' { ' ' } else { c };
     text.char_indices().map(blank).collect()
 }

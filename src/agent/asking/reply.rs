@@ -4,11 +4,11 @@
 
 use indexmap::IndexMap;
 
-use super::answers::answered;
-use super::bare_choice::ReplyCode;
+use super::answers::read_answers;
+use super::bare_choice::CodeRequirement;
 use super::choice::{Choice, behind_code, decide_own, deny_all};
 use super::codes::is_code;
-use super::outcome::Reply;
+use super::outcome::ReplyOutcome;
 use super::quotes::without_quotes;
 use crate::agent::record::Asked;
 use crate::execution::ask::About;
@@ -23,56 +23,62 @@ const CLOSING: &str = "</context>";
 
 /// The question that a message replies to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RepliedTo<'a> {
+pub(crate) struct ReplyTarget<'a> {
     /// What is not decided yet.
     pub(crate) asked: &'a [Asked],
     /// What was asked with it and is decided. Lines may name it, and change nothing of it.
     pub(crate) decided: &'a [Asked],
     /// The question as the person was shown it.
     pub(crate) question: &'a str,
-    pub(crate) code: ReplyCode,
+    pub(crate) code_requirement: CodeRequirement,
 }
 
 /// Reads the whole text of the message. `now_ms` are milliseconds since 1970.
-pub(crate) fn read_reply(to: RepliedTo<'_>, text: &str, now_ms: i64) -> Reply {
-    let RepliedTo { asked, decided, question, code } = to;
+pub(crate) fn read_reply(to: ReplyTarget<'_>, text: &str, now_ms: i64) -> ReplyOutcome {
+    let ReplyTarget { asked, decided, question, code_requirement } = to;
     let words = without_quotes(users_words(text).trim(), question);
     let words = words.as_str();
     let is_question = |asked: &&Asked| matches!(asked.ask.about, About::Questions { .. });
     if let Some(of) = asked.iter().find(is_question) {
         if names_only_others(of, words) {
-            return Reply::asks_again(asked);
+            return ReplyOutcome::asks_again(asked);
         }
-        let mut reply = answered(of, words, code, now_ms);
+        let mut reply = read_answers(of, words, code_requirement, now_ms);
         reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
         return reply;
     }
     if let Some(of) = asked.iter().find(|asked| !asked.ask.own_choices().is_empty()) {
-        let mut reply = own_choice(of, words, code, now_ms);
+        let mut reply = own_choice(of, words, code_requirement, now_ms);
         reply.left_out.extend(asked.iter().filter(|asked| asked.id != of.id).cloned());
         return reply;
     }
     let reply = match (Choice::read(words), choices_by_code(asked, decided, words)) {
-        (Some(_), _) if code == ReplyCode::Required => return Reply::asks_again(asked),
+        (Some(_), _) if code_requirement == CodeRequirement::Required => {
+            return ReplyOutcome::asks_again(asked);
+        }
         (Some(choice), _) => decided_by(asked, |_| Some(choice), now_ms),
         // It names asks that are decided, and no other.
         (None, Some(choices)) if choices.is_empty() => {
-            return Reply::asks_again(asked);
+            return ReplyOutcome::asks_again(asked);
         }
         (None, Some(choices)) => decided_by(asked, |place| choices.get(&place).copied(), now_ms),
-        (None, None) => Reply::default(),
+        (None, None) => ReplyOutcome::default(),
     };
     if reply.decided.is_empty() {
         // A choice that nothing offers is a text like any other.
-        return Reply { decided: deny_all(asked, words), left_out: Vec::new() };
+        return ReplyOutcome { decided: deny_all(asked, words), left_out: Vec::new() };
     }
     reply
 }
 
 /// Decides each ask by the choice at its place. An ask without one is left out, and so is one
 /// that does not offer it: a number that means nothing there must not pass for another.
-fn decided_by(asked: &[Asked], choice: impl Fn(usize) -> Option<Choice>, now_ms: i64) -> Reply {
-    let mut reply = Reply::default();
+fn decided_by(
+    asked: &[Asked],
+    choice: impl Fn(usize) -> Option<Choice>,
+    now_ms: i64,
+) -> ReplyOutcome {
+    let mut reply = ReplyOutcome::default();
     for (place, asked) in asked.iter().enumerate() {
         match choice(place).and_then(|choice| choice.decide(asked, now_ms)) {
             Some(decided) => reply.decided.push(decided),
@@ -146,18 +152,26 @@ fn names_only_others(asked: &Asked, words: &str) -> bool {
 }
 
 /// Reads a choice of the call's own. The code of another ask decides nothing.
-fn own_choice(asked: &Asked, words: &str, code: ReplyCode, now_ms: i64) -> Reply {
+fn own_choice(
+    asked: &Asked,
+    words: &str,
+    code_requirement: CodeRequirement,
+    now_ms: i64,
+) -> ReplyOutcome {
     let own = asked.ask.own_choices();
     let with_code = behind_code(&[&asked.code], words).and_then(|(_, rest)| chosen(own, rest));
     let bare = chosen(own, words);
-    let place = with_code.or(bare.filter(|_| code == ReplyCode::Optional));
+    let place = with_code.or(bare.filter(|_| code_requirement == CodeRequirement::Optional));
     if let Some(place) = place {
-        return Reply { decided: vec![decide_own(asked, place, now_ms)], left_out: Vec::new() };
+        return ReplyOutcome {
+            decided: vec![decide_own(asked, place, now_ms)],
+            left_out: Vec::new(),
+        };
     }
     if bare.is_some() || names_only_others(asked, words) {
-        return Reply::asks_again(std::slice::from_ref(asked));
+        return ReplyOutcome::asks_again(std::slice::from_ref(asked));
     }
-    Reply { decided: deny_all([asked], words), left_out: Vec::new() }
+    ReplyOutcome { decided: deny_all([asked], words), left_out: Vec::new() }
 }
 
 /// The text behind the wrapping of a frontend that adds documents to a message; the whole text
@@ -367,12 +381,12 @@ mod tests {
 
     #[track_caller]
     fn check(asked: &[Asked], text: &str, expected: &str) {
-        check_with(ReplyCode::Optional, asked, text, expected);
+        check_with(CodeRequirement::Optional, asked, text, expected);
     }
 
     #[track_caller]
-    fn check_with(code: ReplyCode, asked: &[Asked], text: &str, expected: &str) {
-        let to = RepliedTo { asked, decided: &[], question: QUESTION, code };
+    fn check_with(code_requirement: CodeRequirement, asked: &[Asked], text: &str, expected: &str) {
+        let to = ReplyTarget { asked, decided: &[], question: QUESTION, code_requirement };
         let reply = read_reply(to, text, NOW);
         let mut left_out = String::new();
         if !reply.left_out.is_empty() {
@@ -448,8 +462,9 @@ mod tests {
     fn the_fourth_choice_keeps_the_rules_that_are_shown() {
         let asked = [rule_ask(0, "KXRT")];
         for text in ["4", "4.", "rule", "Allow by rule", "KXRT 4"] {
-            let code = ReplyCode::Optional;
-            let to = RepliedTo { asked: &asked, decided: &[], question: QUESTION, code };
+            let code_requirement = CodeRequirement::Optional;
+            let to =
+                ReplyTarget { asked: &asked, decided: &[], question: QUESTION, code_requirement };
             let reply = read_reply(to, text, NOW);
             let Decision::Allow { scope, rules, .. } = &reply.decided[0].decision else {
                 panic!("{text}")
@@ -573,7 +588,7 @@ mod tests {
     #[test]
     fn where_the_code_is_required_a_bare_choice_decides_nothing() {
         let check = |asked: &[Asked], text, expected| {
-            check_with(ReplyCode::Required, asked, text, expected);
+            check_with(CodeRequirement::Required, asked, text, expected);
         };
         let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
         for bare in
@@ -602,13 +617,13 @@ mod tests {
 
     #[test]
     fn the_code_of_another_question_decides_nothing() {
-        for code in [ReplyCode::Optional, ReplyCode::Required] {
+        for code_requirement in [CodeRequirement::Optional, CodeRequirement::Required] {
             for asked in [[effect_ask(0, "KXRT")], [own_ask("KXRT")], [question_ask()]] {
                 for other in ["BCDF 1", "BCDF 3", "bcdf: yes", "1 BCDF", "BCDF 1\nGHJK 1"] {
-                    check_with(code, &asked, other, " again [0]");
+                    check_with(code_requirement, &asked, other, " again [0]");
                 }
             }
-            check_with(code, &[effect_ask(0, "KXRT")], "BCDF 1\nKXRT 3", "0=no");
+            check_with(code_requirement, &[effect_ask(0, "KXRT")], "BCDF 1\nKXRT 3", "0=no");
         }
     }
 
@@ -715,9 +730,12 @@ mod tests {
     #[test]
     fn a_number_beyond_the_options_is_asked_again_once() {
         let again = |asked: &[Asked], text: &str| {
-            let code = ReplyCode::Optional;
-            let reply =
-                read_reply(RepliedTo { asked, decided: &[], question: QUESTION, code }, text, NOW);
+            let code_requirement = CodeRequirement::Optional;
+            let reply = read_reply(
+                ReplyTarget { asked, decided: &[], question: QUESTION, code_requirement },
+                text,
+                NOW,
+            );
             assert!(reply.decided.is_empty(), "{text:?}: {:?}", reply.decided);
             reply.left_out
         };
@@ -761,8 +779,9 @@ mod tests {
     fn a_reply_to_a_question_approves_nothing() {
         for text in ["1", "KXRT 1", "allow", "always"] {
             let asked = [question_ask(), effect_ask(1, "BCDF")];
-            let code = ReplyCode::Optional;
-            let to = RepliedTo { asked: &asked, decided: &[], question: QUESTION, code };
+            let code_requirement = CodeRequirement::Optional;
+            let to =
+                ReplyTarget { asked: &asked, decided: &[], question: QUESTION, code_requirement };
             let reply = read_reply(to, text, NOW);
             assert_eq!(reply.left_out, asked[1..]);
             assert!(matches!(reply.decided[0].decision, Decision::Answers { .. }), "{text}");
