@@ -88,7 +88,9 @@ impl Search<'_> {
     async fn turns_asking(&self, row: &ApprovalRow) -> Result<Vec<Arc<TurnRecord>>, StoreError> {
         let mut asking: Vec<Arc<TurnRecord>> = Vec::new();
         let mut next = vec![row.turn.clone()];
-        while let Some(id) = next.pop().filter(|_| asking.len() < MAX_ASKING_AGAIN) {
+        while asking.len() < MAX_ASKING_AGAIN
+            && let Some(id) = next.pop()
+        {
             let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
             for mut turn in self.records(matching::turns(rows)).await? {
                 // By now it may have been taken up.
