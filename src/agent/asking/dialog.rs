@@ -201,9 +201,13 @@ fn chosen(asked: &Asked, label_of_answer: Option<&str>, now_ms: i64) -> Decided 
     if let Some(place) = own.iter().position(|choice| is_chosen(&choice.label)) {
         return decide_own(asked, place, now_ms);
     }
-    let choice = Choice::ALL.into_iter().find(|choice| is_chosen(choice.label()));
-    let decided = choice.filter(|_| own.is_empty()).and_then(|it| it.decide(asked, now_ms));
-    decided.unwrap_or_else(|| deny_all([asked], words).remove(0))
+    if own.is_empty()
+        && let Some(choice) = Choice::ALL.into_iter().find(|choice| is_chosen(choice.label()))
+        && let Some(decided) = choice.decide(asked, now_ms)
+    {
+        return decided;
+    }
+    deny_all([asked], words).remove(0)
 }
 
 /// The arguments of a call of `toolhand_approval` about an effect. `None` for a question, which

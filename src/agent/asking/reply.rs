@@ -161,7 +161,10 @@ fn own_choice(
     let own = asked.ask.own_choices();
     let with_code = behind_code(&[&asked.code], words).and_then(|(_, rest)| chosen(own, rest));
     let bare = chosen(own, words);
-    let place = with_code.or(bare.filter(|_| code_requirement == CodeRequirement::Optional));
+    let place = match code_requirement {
+        CodeRequirement::Optional => with_code.or(bare),
+        CodeRequirement::Required => with_code,
+    };
     if let Some(place) = place {
         return ReplyOutcome {
             decided: vec![decide_own(asked, place, now_ms)],
