@@ -144,7 +144,9 @@ fn cells(mark: &str, words: &str, kind: TextKind) -> Vec<Cell> {
             cells.extend(hidden(c, count));
         } else if !marks.may_stand(c) {
             cells.push(Cell::new(escaped(c)));
-        } else if let Some(letter) = cells.last_mut().filter(|_| c.to_string().width() == 0) {
+        } else if c.to_string().width() == 0
+            && let Some(letter) = cells.last_mut()
+        {
             letter.shown.push(c);
         } else {
             cells.push(Cell::new(c.to_string()));
