@@ -101,19 +101,19 @@ fn how_to_reply(asked: &[Asked], code_requirement: CodeRequirement) -> String {
         ),
         all => {
             let example: Vec<_> = all.iter().map(|asked| format!("`{} 1`", asked.code)).collect();
+            let example = example.join(", ");
             let number_for_all = match code_requirement {
-                CodeRequirement::Optional => {
-                    "Reply with one number alone for all of them, or with one line"
-                }
-                CodeRequirement::Required => {
-                    "A number alone does not count here. Reply with one line, its code and its number,"
-                }
+                CodeRequirement::Optional => format!(
+                    "Reply with one number alone for all of them, or with one line for each: {example}."
+                ),
+                CodeRequirement::Required => format!(
+                    "A number alone does not count here. Reply with one line for each, its code and \
+                     a number: {example}."
+                ),
             };
             format!(
-                "\n{}\n{number_for_all} for each: {}. Any other reply denies them all and is passed \
-                 to the model.\n",
-                choices(all),
-                example.join(", ")
+                "\n{}\n{number_for_all} Any other reply denies them all and is passed to the model.\n",
+                choices(all)
             )
         }
     }
@@ -220,7 +220,7 @@ fn how_to_answer(asked: &Asked, code_requirement: CodeRequirement) -> String {
     };
     let again = match asked.repeated {
         Some(_) => {
-            " No option has the number that you sent; sent again, it is taken as your words."
+            " There is no option with that number. If you send it again, the model gets it as text."
         }
         None => "",
     };
@@ -322,7 +322,7 @@ mod tests {
         };
         assert_snapshot!(footer(&[effect_ask(0, "KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply denies it and is passed to the model.");
         assert_snapshot!(footer(&[own_ask("KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply counts as `3` and is passed to the model.");
-        assert_snapshot!(footer(&[effect_ask(0, "KXRT"), effect_ask(1, "BCDF")]), @"A number alone does not count here. Reply with one line, its code and its number, for each: `KXRT 1`, `BCDF 1`. Any other reply denies them all and is passed to the model.");
+        assert_snapshot!(footer(&[effect_ask(0, "KXRT"), effect_ask(1, "BCDF")]), @"A number alone does not count here. Reply with one line for each, its code and a number: `KXRT 1`, `BCDF 1`. Any other reply denies them all and is passed to the model.");
         assert_snapshot!(footer(&[question_ask()]), @"Reply with one line for each, in this order: a number, or your own words. Several choices are separated by commas. Numbers alone do not count here: begin the reply with the code, such as `KXRT 1`.");
     }
 

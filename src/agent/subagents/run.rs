@@ -256,9 +256,7 @@ impl Run {
         let AgentRecord { agent_type, description, .. } = &self.record;
         let name = markdown::line(&agent_type.name);
         let task = markdown::code_within(description, MAX_TASK);
-        format!(
-            "Asked by the agent {name} ({task}). What stands in brackets are the model's words.\n\n"
-        )
+        format!("The agent {name} asks. Its task, in the model's words: {task}.\n\n")
     }
 
     /// The asks as the parent puts them to the person: with the agent that they come from.
