@@ -178,8 +178,8 @@ impl HookPrograms {
         };
         let root = place.workspace.root();
         let Some((program, arguments)) = program(hook, root) else {
-            let fault = format!("could not be started: {PROJECT_DIR} is no text here");
-            return Run::Failed(fault);
+            let fault = "could not be started: the workspace's path is not UTF-8";
+            return Run::Failed(fault.to_owned());
         };
         let command = Command {
             program,

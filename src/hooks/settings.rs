@@ -86,7 +86,8 @@ impl TryFrom<WrittenHook> for HookSetting {
         let WrittenHook { event, matcher, command, args, timeout, on_error, sandbox } = written;
         let WrittenCommand { command, args: listed } = command;
         if listed.is_some() && args.is_some() {
-            return Err("args: stand behind the program in the list of command".to_owned());
+            return Err("args: leave it out, because command is already a list with its arguments"
+                .to_owned());
         }
         let args = args.or(listed);
         if args.iter().flatten().any(|argument| argument.contains('\0')) {
@@ -264,7 +265,7 @@ mod tests {
         assert!(error("command = 5").contains("a list of texts"));
         assert!(error("command = [\"a\"]\nargs = []").contains("behind the program"));
         assert!(error("command = \"a\"\nargs = [\"\\u0000\"]").contains("NUL"));
-        assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("nothing is called"));
+        assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("is no tool's name"));
         assert!(error("").contains("command"));
         let unknown = read("event = \"PreToolUsed\"\ncommand = \"a\"").unwrap_err();
         assert!(unknown.contains("unknown variant `PreToolUsed`"), "{unknown}");

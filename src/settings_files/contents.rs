@@ -255,9 +255,9 @@ mod tests {
         assert_snapshot!(error("{\"permissions\": {\"deny\": [1]}}"), @"line 1: invalid type: integer `1`, expected a string");
         assert_snapshot!(error("{\"permissions\": {\"deny\": [\"Read\"],\n\"deny\": []}}"), @"line 2: duplicate field `deny`");
         assert_snapshot!(error("{\"permissions\": {}, \"permissions\": {}}"), @"line 1: duplicate field `permissions`");
-        assert_snapshot!(error("{\"permissions\": {},\n\"permission\": {}}"), @r#"line 2: there is no "permission"; "permissions" is meant"#);
-        assert_snapshot!(error("{\"permissions\": {\n\"denied\": []}}"), @r#"line 2: there is no "denied" in permissions; "deny" is meant"#);
-        assert_snapshot!(error("{\"deny\": [\"Bash\"]}"), @r#"line 1: "deny" stands in permissions"#);
+        assert_snapshot!(error("{\"permissions\": {},\n\"permission\": {}}"), @r#"line 2: unknown key "permission"; did you mean "permissions"?"#);
+        assert_snapshot!(error("{\"permissions\": {\n\"denied\": []}}"), @r#"line 2: unknown key "denied" in permissions; did you mean "deny"?"#);
+        assert_snapshot!(error("{\"deny\": [\"Bash\"]}"), @r#"line 1: move "deny" into "permissions""#);
         assert_snapshot!(error("// rules\n{}"), @"line 1: expected value");
         assert_snapshot!(error("{\"a\": \"\\ud800\"}"), @"line 1: unexpected end of hex escape");
         assert!(error(&format!("{{\"a\": {}", "[".repeat(100_000))).contains("recursion limit"));

@@ -54,7 +54,7 @@ pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), Key
 fn typo(key: &str, level: Level) -> Option<String> {
     let plain = plain(key);
     if level == Level::Top && ["allow", "ask", "deny"].contains(&plain.as_str()) {
-        return Some(format!("{key:?} stands in permissions"));
+        return Some(format!("move {key:?} into \"permissions\""));
     }
     let (place, known): (&str, &[&str]) = match level {
         Level::Top => ("", &AT_TOP),
@@ -66,7 +66,7 @@ fn typo(key: &str, level: Level) -> Option<String> {
     } else {
         known.iter().copied().find(|it| is_near(&plain, it, level))
     };
-    meant.map(|meant| format!("there is no {key:?}{place}; {meant:?} is meant"))
+    meant.map(|meant| format!("unknown key {key:?}{place}; did you mean {meant:?}?"))
 }
 
 /// Short words differ by little, so less is let through for them: `tools` is no `hooks`.
@@ -91,21 +91,21 @@ mod tests {
     #[test]
     fn a_typo_is_told_with_the_word_that_is_meant() {
         for (level, key, meant) in [
-            (Level::Top, "permission", "\"permissions\" is meant"),
-            (Level::Top, "Permissions", "\"permissions\" is meant"),
-            (Level::Top, "permisions", "\"permissions\" is meant"),
-            (Level::Top, "hook", "\"hooks\" is meant"),
-            (Level::Top, "disabled-tools", "\"disabled_tools\" is meant"),
-            (Level::Top, "Deny", "stands in permissions"),
-            (Level::Top, "ask", "stands in permissions"),
-            (Level::Permissions, "Deny", "\"deny\" is meant"),
-            (Level::Permissions, "denny", "\"deny\" is meant"),
-            (Level::Permissions, "denyed", "\"deny\" is meant"),
-            (Level::Permissions, "deny_", "\"deny\" is meant"),
-            (Level::Permissions, "denied", "\"deny\" is meant"),
-            (Level::Permissions, "disallowed", "\"deny\" is meant"),
-            (Level::Permissions, "asks", "\"ask\" is meant"),
-            (Level::Permissions, "disableTools", "\"disabled_tools\" is meant"),
+            (Level::Top, "permission", "did you mean \"permissions\"?"),
+            (Level::Top, "Permissions", "did you mean \"permissions\"?"),
+            (Level::Top, "permisions", "did you mean \"permissions\"?"),
+            (Level::Top, "hook", "did you mean \"hooks\"?"),
+            (Level::Top, "disabled-tools", "did you mean \"disabled_tools\"?"),
+            (Level::Top, "Deny", "into \"permissions\""),
+            (Level::Top, "ask", "into \"permissions\""),
+            (Level::Permissions, "Deny", "did you mean \"deny\"?"),
+            (Level::Permissions, "denny", "did you mean \"deny\"?"),
+            (Level::Permissions, "denyed", "did you mean \"deny\"?"),
+            (Level::Permissions, "deny_", "did you mean \"deny\"?"),
+            (Level::Permissions, "denied", "did you mean \"deny\"?"),
+            (Level::Permissions, "disallowed", "did you mean \"deny\"?"),
+            (Level::Permissions, "asks", "did you mean \"ask\"?"),
+            (Level::Permissions, "disableTools", "did you mean \"disabled_tools\"?"),
         ] {
             let found = typo(key, level).unwrap_or_default();
             assert!(found.ends_with(meant), "{key}: {found}");
