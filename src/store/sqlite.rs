@@ -94,7 +94,8 @@ impl SqliteStore {
         Ok((Self { writer, readers, unended, in_use }, receiver))
     }
 
-    /// From now on the store forgets no session that is used, unless it is told to. Before, none is.
+    /// Tells the store which sessions are in use, so that retention spares them. Until this is
+    /// called, none counts as in use.
     pub(crate) fn spare(&self, in_use: Arc<dyn SessionsInUse>) {
         // The first one stands: there is one server.
         _ = self.in_use.set(in_use);

@@ -53,7 +53,8 @@ impl Default for Progress {
 }
 
 /// How long a person may answer a question, and a client a call of its own. For so long after a
-/// jump of the clock, time is counted without the clock: whatever waited then can be answered still.
+/// jump of the clock, time is counted without the clock: whatever waited then can be answered
+/// still.
 const VALIDITY: Duration = Duration::from_secs(3600 * 24);
 
 /// Tells the age of sessions, and notices when the clock is set.
@@ -153,7 +154,7 @@ impl RetentionStep {
     }
 }
 
-/// Does a bounded piece of work. Adds the sessions that are forgotten.
+/// Does a bounded piece of work, and adds the sessions that it forgets.
 pub(super) fn step(
     connection: &Connection,
     settings: &StoreSettings,
@@ -197,14 +198,14 @@ enum Found {
     Nothing,
 }
 
-/// Which sessions a step may forget.
+/// The limits of one retention step.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Any: all together are too large.
+    /// Whether the store is over its size: any session may go.
     is_full: bool,
-    /// Those used before. `None`: none is too old.
+    /// Sessions used before this time are too old. `None`: none is too old.
     oldest_kept_ms: Option<i64>,
-    /// [`ClockReading::expiry_ms`].
+    /// The time by which questions expire, [`ClockReading::expiry_ms`].
     valid_ms: i64,
 }
 

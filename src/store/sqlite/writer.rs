@@ -47,7 +47,7 @@ const TRANSACTIONS_PER_STEP: u32 = 8;
 /// be written. They count as crashed.
 pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
 
-/// Who knows which sessions are used, once somebody does.
+/// What knows which sessions are in use, once the store was told of it.
 pub(super) type InUse = Arc<OnceLock<Arc<dyn SessionsInUse>>>;
 
 /// What the thread shares with the store: where it reports, and what it asks.
