@@ -1,5 +1,5 @@
-//! Tells the calls of the client's tools apart: by their ids, and by what they ask, since some models
-//! count `call_0` anew in each answer.
+//! Tells the calls of the client's tools apart: by their ids, and by what they ask, since some
+//! models count `call_0` anew in each answer.
 
 use serde_json::Value;
 use serde_json::value::RawValue;

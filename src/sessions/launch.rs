@@ -509,8 +509,8 @@ fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
     Change::Turn(row)
 }
 
-/// Records what the client answered to its calls of the round that the turn takes up: the server may
-/// be killed before the round is closed.
+/// Records what the client answered to its calls of the round that the turn takes up: the server
+/// may be killed before the round is closed.
 fn client_answers(beginning: &Beginning, turn: &TurnId) -> Option<Change> {
     let Beginning::Resume(resume) = beginning else { return None };
     let text = |answer: &Option<Box<RawValue>>| answer.as_ref().map(|json| json.get().to_owned());

@@ -11,7 +11,7 @@ use crate::text::one_line;
 use crate::tools::choice_text::ChoiceText;
 use crate::tools::question::NO_ANSWER;
 
-/// What separates choices on one line.
+/// The characters that separate choices on one line.
 const SEPARATORS: [char; 2] = [',', '\u{ff0c}'];
 
 /// Reads a line for each question. Words without the code are an answer also where a choice must
@@ -152,7 +152,7 @@ pub(super) fn answer(question: &Question, text: &str) -> String {
     text.to_owned()
 }
 
-/// The label that the text is, or whose number it is.
+/// The label that equals the text, or whose number it is.
 fn option<'a>(question: &'a Question, text: &str) -> Option<&'a str> {
     let folded = |text: &str| one_line(text).to_lowercase();
     let wanted = folded(text);

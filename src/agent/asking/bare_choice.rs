@@ -21,13 +21,14 @@ const MAX_JUDGED: usize = 256 * 1024;
 pub(crate) enum CodeRequirement {
     /// The bare choice counts.
     Optional,
-    /// A bare choice is asked again, and nothing runs. So it is where nothing else is known.
+    /// A bare choice is asked again, and nothing runs. This holds where nothing else is known.
     #[default]
     Required,
 }
 
 impl CodeRequirement {
-    /// For a question that stands behind this text in one message.
+    /// Returns whether a question that follows `text` in one message must be answered with its
+    /// code.
     pub(crate) fn behind(text: &str) -> Self {
         if is_harmless(text) { Self::Optional } else { Self::Required }
     }
@@ -38,7 +39,7 @@ impl CodeRequirement {
         if by_server { Self::Required } else { Self::Optional }
     }
 
-    /// Required, if one of both requires it.
+    /// Returns `Required` if one of both requires the code.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == Self::Required { self } else { other }
     }
@@ -71,7 +72,7 @@ fn is_drawn(text: &str) -> bool {
         || text.lines().map(str::trim_start).any(begins_block)
 }
 
-/// The order of such a text is not the one in which it is read.
+/// Whether the character makes a reader see a text in another order than it has.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -119,7 +119,7 @@ fn how_to_reply(asked: &[Asked], code_requirement: CodeRequirement) -> String {
     }
 }
 
-/// What a reply with a number must be.
+/// Says how a reply must give its number.
 fn which_number(asked: &Asked, code_requirement: CodeRequirement) -> String {
     match code_requirement {
         CodeRequirement::Optional => "Reply with the number alone.".to_owned(),

@@ -24,12 +24,13 @@ const CLOSING: &str = "</context>";
 /// The question that a message replies to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyTarget<'a> {
-    /// What is not decided yet.
+    /// The asks that are not decided yet.
     pub(crate) asked: &'a [Asked],
-    /// What was asked with it and is decided. Lines may name it, and change nothing of it.
+    /// The asks that were shown with them and are decided. Lines may name them, and change nothing.
     pub(crate) decided: &'a [Asked],
     /// The question as the person was shown it.
     pub(crate) question: &'a str,
+    /// Whether the reply must carry the code of what it answers.
     pub(crate) code_requirement: CodeRequirement,
 }
 
