@@ -25,7 +25,7 @@ pub(crate) fn code(text: &str) -> String {
     in_ticks(&plain(text))
 }
 
-/// As [`code`], cut to at most `max` characters, which it says.
+/// Like [`code`], cut to `max` characters with a note that it is cut.
 pub(crate) fn code_within(text: &str, max: usize) -> String {
     in_ticks(&plain_within(text, max))
 }

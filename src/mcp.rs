@@ -337,7 +337,8 @@ impl McpServers {
         answer::of_call(result, client.redaction()).map_err(McpFault)
     }
 
-    /// What stands behind a server's name now, for what people allow it. Empty for no server.
+    /// The digest of the server that is configured under this name; empty if there is none. What
+    /// people allow a server counts for this digest alone.
     pub(crate) fn identity(&self, name: &str) -> Arc<str> {
         self.server(name).map_or_else(|_| Arc::from(""), |server| server.settings.identity())
     }

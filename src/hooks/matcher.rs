@@ -30,7 +30,7 @@ enum MatcherKind {
     #[default]
     All,
     Names(Vec<String>),
-    /// Found anywhere in the name.
+    /// A regular expression that is looked for anywhere in the name.
     Pattern(Regex),
 }
 
@@ -82,7 +82,7 @@ impl TryFrom<String> for HookMatcher {
     }
 }
 
-/// What names and the list of them are made of.
+/// Whether a name or a list of names may have this character.
 fn is_of_a_list(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '|' | ',') || c.is_whitespace()
 }

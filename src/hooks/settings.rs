@@ -98,18 +98,18 @@ impl TryFrom<WrittenHook> for HookSetting {
     }
 }
 
-/// What a hook that fails counts as.
+/// How a hook counts that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnError {
-    /// One that decides on a call and could not do its work asks a person. Any other says
+    /// A hook that decides on a call and could not do its work asks a person. Any other hook says
     /// nothing, as the public protocol has it.
     #[default]
     #[serde(skip)]
     Ask,
-    /// As one that says nothing.
+    /// Counts as a hook that says nothing.
     Pass,
-    /// As one that denies.
+    /// Counts as a hook that denies.
     Deny,
 }
 

@@ -112,8 +112,7 @@ pub(super) const LISTS: [NameList; 11] = [
     },
 ];
 
-/// What LiteLLM reads of a request or its metadata to choose address, key, route, prices,
-/// guardrails and where it logs.
+/// Fields by which LiteLLM chooses address, key, route, price, guardrails or logging.
 const LITELLM_FIELDS: [&str; 71] = [
     "api_base",
     "base_url",
@@ -215,8 +214,7 @@ const LITELLM_PARTS: [&str; 10] = [
 
 const LITELLM_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
 
-/// What routers and providers read at the top of a request to choose a model, a place, an account
-/// or another request's order.
+/// Fields by which routers and providers choose a model, account or place in the queue.
 const ROUTING_FIELDS: [&str; 49] = [
     "adapter_id",
     "adapter_source",
@@ -283,7 +281,7 @@ const ROUTING_STARTS: [&str; 10] = [
     "sagemaker_",
 ];
 
-/// What lets a provider search, fetch, run code, or call servers on the operator's account.
+/// Fields that let a provider search, fetch, run code or call servers.
 const PROVIDER_ACTION_FIELDS: [&str; 44] = [
     "additionalModelRequestFields",
     "additional_model_request_fields",
@@ -331,7 +329,7 @@ const PROVIDER_ACTION_FIELDS: [&str; 44] = [
     "web_search",
 ];
 
-/// What replaces, cuts or adds to what the model is told, or how it is written down for it.
+/// Fields that replace, cut or extend the prompt.
 const PROMPT_FIELDS: [&str; 50] = [
     "add_generation_prompt",
     "add_special_tokens",

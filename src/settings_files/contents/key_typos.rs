@@ -7,7 +7,7 @@ use strsim::damerau_levenshtein;
 /// The keys whose loss would switch something off, at the top of the file.
 const AT_TOP: [&str; 4] = ["permissions", "hooks", "allowed_tools", "disabled_tools"];
 
-/// The same in `permissions`.
+/// The keys in `permissions` whose loss would switch something off.
 const IN_PERMISSIONS: [&str; 6] =
     ["allow", "ask", "deny", "allowed_tools", "disabled_tools", "additionalDirectories"];
 
@@ -79,7 +79,7 @@ fn is_near(plain_key: &str, known: &str, level: Level) -> bool {
     damerau_levenshtein(plain_key, &known) <= most
 }
 
-/// Without what differs between the ways to join words.
+/// The key without what differs between the ways to join words.
 fn plain(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
