@@ -200,7 +200,7 @@ fn missing(param: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
+    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask};
 
     /// The decision in short, or the error's code and parameter.
     fn read(ask: &Asked, body: &Value) -> String {

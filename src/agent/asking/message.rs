@@ -247,7 +247,7 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask, rule_ask};
+    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask, rule_ask};
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
