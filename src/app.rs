@@ -44,7 +44,7 @@ use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Sandbox;
 use crate::session_files;
-use crate::sessions::in_use::UsedSessions;
+use crate::sessions::in_use::BusySessions;
 use crate::sessions::session_end::{self, EndedSessions, SessionEndHooks};
 use crate::store::Store;
 use crate::store::sqlite::{Forgotten, OpenError, SqliteStore};
@@ -111,7 +111,7 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         services.own_endpoints.listens_on(address);
         let (store, forgotten) = open_store(&config)?;
-        end_half_started().await;
+        kill_stranded_bubblewraps().await;
         remove_orphans(&store, state.path()).await;
         let turns_over = CancellationToken::new();
         let shared: Arc<dyn Store> = store.clone();
@@ -178,7 +178,7 @@ impl Server {
         let chat = Arc::clone(&self.api.chat);
         let tasks = Arc::clone(&chat.turns.tasks);
         let running = Arc::downgrade(&chat.turns.running);
-        self.store.spare(Arc::new(UsedSessions { running, tasks: Arc::clone(&tasks) }));
+        self.store.spare(Arc::new(BusySessions { running, tasks: Arc::clone(&tasks) }));
         let drain = Drain { stop: CancellationToken::new(), grace, turns_over: self.turns_over };
         let announcement = self.announcement.take();
         let stop_accepting = drain.stop.clone();
@@ -203,7 +203,9 @@ impl Server {
         };
         let revoking = async {
             match self.live_keys {
-                Some(keys) => keys.watch(|now| end_of_revoked_keys(self.mcp.as_ref(), now)).await,
+                Some(keys) => {
+                    keys.watch(|now| stop_servers_of_revoked_keys(self.mcp.as_ref(), now)).await
+                }
                 None => std::future::pending().await,
             }
         };
@@ -253,9 +255,10 @@ fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenErro
     Ok((Arc::new(store), forgotten))
 }
 
-/// Ends what a server that was killed has left of its commands.
-async fn end_half_started() {
-    if let Ok(ended @ 1..) = tokio::task::spawn_blocking(processes::end_half_started).await {
+/// Kills bubblewraps that a killed server left half started.
+async fn kill_stranded_bubblewraps() {
+    if let Ok(ended @ 1..) = tokio::task::spawn_blocking(processes::kill_stranded_bubblewraps).await
+    {
         tracing::info!(ended, "ended bubblewraps that a killed server had half started");
     }
 }
@@ -314,9 +317,11 @@ fn log_address(address: SocketAddr) {
 
 /// Ends the MCP servers of keys that do not count any more. Turns and tasks of such a key end by
 /// its token.
-fn end_of_revoked_keys(servers: Option<&McpServers>, living: &[Key]) {
+fn stop_servers_of_revoked_keys(servers: Option<&McpServers>, living: &[Key]) {
     if let Some(servers) = servers {
-        servers.end_of_keys(|key| living.iter().any(|known| known.client.id.as_str() == key));
+        servers.stop_servers_of_other_keys(|key| {
+            living.iter().any(|known| known.client.id.as_str() == key)
+        });
     }
 }
 

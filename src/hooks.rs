@@ -126,7 +126,9 @@ impl Hooks {
             let without = setting.without_effect().into_iter();
             lines.extend(without.map(|why| format!("  without effect: {why}")));
             let unknown = setting.unknown_tools(tools);
-            lines.extend(unknown.map(|name| format!("  never fires for {name}: no tool has it")));
+            lines.extend(
+                unknown.map(|name| format!("  never runs for {name}: there is no such tool")),
+            );
             if let Some(failure) = failures.and_then(|failures| failures.of(label, setting)) {
                 lines.push(format!("  failed at {}: {}", failure.at, failure.fault));
             }

@@ -168,8 +168,8 @@ impl McpServers {
         running.shutdown().await;
     }
 
-    /// Ends what runs for client keys that do not count any more: a revoked key leaves nothing.
-    pub(crate) fn end_of_keys(&self, is_living: impl Fn(&str) -> bool) {
+    /// Stops the servers of client keys that do not count any more: a revoked key leaves nothing.
+    pub(crate) fn stop_servers_of_other_keys(&self, is_living: impl Fn(&str) -> bool) {
         sync::lock(&self.0.of_keys).retain(|(name, key), of_key| {
             let is_kept = is_living(key);
             if !is_kept {
@@ -337,7 +337,8 @@ impl McpServers {
         answer::of_call(result, client.redaction()).map_err(McpFault)
     }
 
-    /// What stands behind a server's name now, for what people allow it. Empty for no server.
+    /// The digest of the server that is configured under this name; empty if there is none. What
+    /// people allow a server counts for this digest alone.
     pub(crate) fn identity(&self, name: &str) -> Arc<str> {
         self.server(name).map_or_else(|_| Arc::from(""), |server| server.settings.identity())
     }

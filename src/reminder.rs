@@ -24,33 +24,33 @@ const LIKE_SLASH: [char; 7] = ['/', '\\', '⁄', '∕', '⧸', '╱', '⟋'];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reminder {
     tag: &'static str,
-    /// With the blank before it.
+    /// The attribute of the opening tag, with the blank before it; empty for none.
     attribute: String,
     text: String,
 }
 
 impl Reminder {
-    /// What the server reminds the model of. The text may quote anyone.
+    /// Wraps what the server reminds the model of. The text may quote anyone.
     pub(crate) fn new(text: impl Into<String>) -> Self {
         Self { tag: REMINDER, attribute: String::new(), text: text.into() }
     }
 
-    /// A model's own summary of an older part of the conversation, with our words on it.
+    /// Wraps a model's own summary of an older part of the conversation, with our words on it.
     pub(crate) fn summary(text: impl Into<String>) -> Self {
         Self { tag: "summary", ..Self::new(text) }
     }
 
-    /// What a file of the workspace says.
+    /// Wraps the text of a workspace file.
     pub(crate) fn workspace_file(path: &str, text: impl Into<String>) -> Self {
         Self { tag: "workspace-file", attribute: attribute("path", path), ..Self::new(text) }
     }
 
-    /// What an MCP server says of itself.
+    /// Wraps what an MCP server says of itself.
     pub(crate) fn mcp_server(name: &str, text: impl Into<String>) -> Self {
         Self { tag: "mcp-server", attribute: attribute("name", name), ..Self::new(text) }
     }
 
-    /// The text without the reminders that stand before it.
+    /// Returns the text without the reminders that stand before it.
     pub(crate) fn skip_all(mut text: &str) -> &str {
         let (open, close) = (format!("<{REMINDER}>\n"), format!("\n</{REMINDER}>\n\n"));
         while let Some((_, behind)) =

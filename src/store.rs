@@ -139,7 +139,7 @@ pub(crate) enum ApprovalKey {
     Turn(TurnId),
     /// All that are not decided yet.
     Open,
-    /// Those with this code, decided or not.
+    /// The approvals with this code, decided or not.
     Code(String),
 }
 

@@ -15,3 +15,5 @@ pub(crate) mod outcome;
 pub(crate) mod question_text;
 mod quotes;
 pub(crate) mod reply;
+#[cfg(test)]
+pub(crate) mod test_support;

@@ -3,7 +3,7 @@
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::asking::bare_choice::ReplyCode;
+use super::asking::bare_choice::CodeRequirement;
 use super::asking::dialog::{ASK_USER, TOOLHAND_APPROVAL, dialogs, toolhand_approval};
 use super::asking::message::message;
 use super::beginning::AskingChannel;
@@ -42,7 +42,11 @@ struct PresentedCall {
 }
 
 /// By the client's tool if all of it fits, otherwise as the assistant's message.
-pub(crate) fn present(asked: &[Asked], channel: AskingChannel, code: ReplyCode) -> Presented {
+pub(crate) fn present(
+    asked: &[Asked],
+    channel: AskingChannel,
+    code_requirement: CodeRequirement,
+) -> Presented {
     let calls = match channel {
         AskingChannel::AskUser => by_dialog(asked),
         AskingChannel::ToolhandApproval => by_approvals(asked),
@@ -54,14 +58,18 @@ pub(crate) fn present(asked: &[Asked], channel: AskingChannel, code: ReplyCode) 
         | AskingChannel::Rest
         | AskingChannel::WaitingRest
         | AskingChannel::Nobody => {
-            return Presented { text: message(asked, channel, code), calls: SentCalls::default() };
+            return Presented {
+                text: message(asked, channel, code_requirement),
+                calls: SentCalls::default(),
+            };
         }
     };
     match calls {
-        Some(calls) => {
-            Presented { text: message(asked, channel, code), calls: SentCalls::new(calls) }
-        }
-        None => present(asked, AskingChannel::Conversation, code),
+        Some(calls) => Presented {
+            text: message(asked, channel, code_requirement),
+            calls: SentCalls::new(calls),
+        },
+        None => present(asked, AskingChannel::Conversation, code_requirement),
     }
 }
 

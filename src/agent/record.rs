@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::asking::bare_choice::ReplyCode;
+use super::asking::bare_choice::CodeRequirement;
 use crate::errors::ApiError;
 use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::files::RoundDigest;
@@ -43,8 +43,8 @@ impl Recorder for NoRecord {
     }
 }
 
-/// One entry of a turn's record. A turn's entries are: the client's answers, intents and their answers, the round
-/// that they belong to, the next round, …, and the end.
+/// One entry of a turn's record. A turn's entries are: the client's answers, intents and their
+/// answers, the round that they belong to, the next round, …, and the end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum Entry {
@@ -226,15 +226,16 @@ pub(crate) struct OpenRound {
 /// The question at the end of a turn's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShownQuestion {
-    /// Its bytes, with which `End::said` ends.
+    /// How many bytes it has. `End::said` ends with them.
     pub(crate) length: usize,
     /// Whether a reply must carry its code.
-    pub(crate) code: ReplyCode,
+    #[serde(rename = "code")]
+    pub(crate) code_requirement: CodeRequirement,
 }
 
 impl ShownQuestion {
-    pub(crate) fn new(text: &str, code: ReplyCode) -> Self {
-        Self { length: text.len(), code }
+    pub(crate) fn new(text: &str, code_requirement: CodeRequirement) -> Self {
+        Self { length: text.len(), code_requirement }
     }
 }
 

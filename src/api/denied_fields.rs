@@ -13,7 +13,7 @@ use aho_corasick::AhoCorasick;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use self::names::{Extent, NameList, NamePart, Reason};
+use self::names::{Extent, NameList, NamePart, RefusalReason};
 use super::strict_json;
 use crate::errors::{ApiError, ErrorCode};
 use crate::json::{self, Key, Kind, Object};
@@ -62,7 +62,7 @@ impl Place {
 }
 
 /// Why a name is refused in this place. Case and surrounding spaces do not matter.
-fn reason(name: &str, place: Place) -> Option<Reason> {
+fn reason(name: &str, place: Place) -> Option<RefusalReason> {
     let name = name.trim();
     RULES.patterns.find_overlapping_iter(name).find_map(|found| {
         let list = RULES.lists[found.pattern().as_usize()];
@@ -110,12 +110,15 @@ fn check_template_arguments(arguments: &RawValue) -> Result<(), ApiError> {
         return Ok(());
     }
     let Some(arguments) = Object::from_raw(arguments) else {
-        return Err(refusal(TEMPLATE_ARGUMENTS, Reason::Tells));
+        return Err(refusal(TEMPLATE_ARGUMENTS, RefusalReason::PromptChange));
     };
     for (name, value) in arguments.members() {
         let is_plain = !matches!(json::kind(value), Kind::Array | Kind::Object);
         if !is_plain || reason(name, Place::Chat).is_some() {
-            return Err(refusal(&format!("{TEMPLATE_ARGUMENTS}.{name}"), Reason::Tells));
+            return Err(refusal(
+                &format!("{TEMPLATE_ARGUMENTS}.{name}"),
+                RefusalReason::PromptChange,
+            ));
         }
     }
     Ok(())
@@ -134,7 +137,7 @@ fn check_metadata(metadata: &str) -> Result<(), ApiError> {
 fn check_metadata_text(text: &str) -> Result<(), ApiError> {
     match strict_json::check(text.as_bytes()) {
         Ok(()) => check_metadata(text),
-        Err(_) if text.contains('{') => Err(refusal("metadata", Reason::Steers)),
+        Err(_) if text.contains('{') => Err(refusal("metadata", RefusalReason::Routing)),
         Err(_) => Ok(()),
     }
 }
@@ -147,7 +150,7 @@ pub(crate) fn check_form_field(name: &str) -> Result<(), ApiError> {
     let is_metadata = base.trim().eq_ignore_ascii_case("metadata");
     let reason = reason(name, Place::Forwarded)
         .or_else(|| reason(base, Place::Forwarded))
-        .or(is_metadata.then_some(Reason::Steers));
+        .or(is_metadata.then_some(RefusalReason::Routing));
     reason.map_or(Ok(()), |reason| Err(refusal(name, reason)))
 }
 
@@ -156,7 +159,7 @@ pub(crate) fn check_form_field(name: &str) -> Result<(), ApiError> {
 struct Names<'de> {
     path: Vec<Cow<'de, str>>,
     /// Why the last name of `path` is refused.
-    found: Option<Reason>,
+    found: Option<RefusalReason>,
 }
 
 impl<'de> DeserializeSeed<'de> for &mut Names<'de> {
@@ -233,14 +236,14 @@ fn place(path: &[Cow<'_, str>]) -> String {
 }
 
 /// The error that names the field.
-fn refusal(name: &str, reason: Reason) -> ApiError {
+fn refusal(name: &str, reason: RefusalReason) -> ApiError {
     /// Longer than any shortened path.
     const MAX_PLACE: usize = 280;
     let name = text::shortened(name, MAX_PLACE);
     let why = match reason {
-        Reason::Steers => "it could change where requests go, or who pays for them",
-        Reason::Acts => "it could let the provider act by itself",
-        Reason::Tells => "it changes what the model is told, beside the messages",
+        RefusalReason::Routing => "it could change where requests go, or who pays for them",
+        RefusalReason::ProviderAction => "it could let the provider act by itself",
+        RefusalReason::PromptChange => "it changes what the model is told, beside the messages",
     };
     ApiError::new(ErrorCode::RefusedField, format!("The field {name:?} is not accepted: {why}."))
         .param(name)

@@ -38,13 +38,15 @@ const KEPT: [&str; 14] = [
     "LD_PRELOAD",
     "RUST_BACKTRACE",
     "TOKIO_WORKER_THREADS",
-    PURGE_DELAY.0,
+    PURGE_DELAY,
 ];
 
-/// How many milliseconds our allocator waits until it gives freed memory back. Its own second is
-/// longer than most requests take: a large one would hold all its copies at the same time. The
-/// allocator reads this before `main`.
-const PURGE_DELAY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "10");
+/// Tells our allocator how many milliseconds to wait until it gives freed memory back. It reads
+/// this before `main`.
+const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
+/// The allocator's own second is longer than most requests take: a large one would hold all its
+/// copies at the same time.
+const PURGE_DELAY_MS: &str = "10";
 
 /// This program, even if its file was replaced or removed since it started.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -80,12 +82,12 @@ pub(crate) fn close_to_others() -> io::Result<()> {
 }
 
 /// Returns all variables that this process was given. Starts the program once more if its
-/// environment has variables that may not stay, or lacks the one for our allocator. If that fails, returns the variables all
-/// the same, with the reason. Must be called before there are threads.
+/// environment has variables that may not stay, or lacks the one for our allocator. If that fails,
+/// returns the variables all the same, with the reason. Must be called before there are threads.
 pub(crate) fn take() -> (Variables, io::Result<()>) {
     let all = Variables::from_process();
     let has_others = all.iter().any(|(name, _)| !is_kept(name) && name != HANDED_OVER);
-    if has_others || all.get(PURGE_DELAY.0).is_none() {
+    if has_others || all.get(PURGE_DELAY).is_none() {
         // Restart even if a descriptor is named: with other variables present, it does
         // not come from us.
         let outcome = start_again(&all);
@@ -104,8 +106,9 @@ fn start_again(all: &Variables) -> io::Result<()> {
     let memory = fill_memory(others.into_iter())?;
     let number = memory.as_raw_fd().to_string().into();
     let marker = (OsString::from(HANDED_OVER), number);
-    let (name, value) = (OsString::from(PURGE_DELAY.0), OsString::from(PURGE_DELAY.1));
-    let delay = all.get(PURGE_DELAY.0).is_none().then_some((&name, &value));
+    let name = OsString::from(PURGE_DELAY);
+    let value = OsString::from(PURGE_DELAY_MS);
+    let delay = all.get(PURGE_DELAY).is_none().then_some((&name, &value));
     let environment = kept.into_iter().chain(delay).chain([(&marker.0, &marker.1)]);
     let environment: io::Result<Vec<_>> =
         environment.map(|(name, value)| text(entry(name, value))).collect();

@@ -21,7 +21,8 @@ pub(super) struct HookEnd {
     pub(super) stderr: String,
 }
 
-/// Why a program that was started has no answer that counts. The text follows the hook's name.
+/// The reason why a program that was started has no answer that counts. The text follows the hook's
+/// name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HookFault {
     /// The hook could not do its work, or its answer could not be read to the end: nobody knows

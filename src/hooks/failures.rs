@@ -27,10 +27,10 @@ const MAX_FAULT_CHARS: usize = 1000;
 /// Far more than the file can have.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// How a hook failed last.
+/// The last failure of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HookFailure {
-    /// What the hook ran then. Another program at the same place has not failed.
+    /// The command that failed; a changed command clears the failure.
     command: String,
     pub(super) fault: String,
     pub(super) at: Datetime,

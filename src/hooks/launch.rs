@@ -32,7 +32,7 @@ const MAX_ANSWER_CHARS: usize = 1 << 20;
 /// thrown away, so that a talkative hook can still say no with its exit code.
 const MAX_OUTPUT_BYTES: u64 = 32 << 20;
 
-/// The characters of a fault in the log.
+/// The most characters of a fault in the log.
 const MAX_LOGGED_CHARS: usize = 500;
 
 /// How much of the memory budget the input of a hook takes, by its length: its text, the copy
@@ -51,7 +51,7 @@ pub(crate) struct HookPrograms {
     pub(crate) is_sandbox_required: bool,
     /// What hooks are told may be large: a file's contents, the output of a command.
     pub(crate) memory_budget: MemoryBudget,
-    /// How hooks failed last.
+    /// The last failures of the hooks.
     pub(crate) failures: Arc<HookFailures>,
 }
 
@@ -178,8 +178,8 @@ impl HookPrograms {
         };
         let root = place.workspace.root();
         let Some((program, arguments)) = program(hook, root) else {
-            let fault = format!("could not be started: {PROJECT_DIR} is no text here");
-            return Run::Failed(fault);
+            let fault = "could not be started: the workspace's path is not UTF-8";
+            return Run::Failed(fault.to_owned());
         };
         let command = Command {
             program,
@@ -209,7 +209,7 @@ fn failed(decision: HookDecision, notice: String) -> HookAnswer {
 const PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
 
 /// A line for bash, or with arguments a program of its own, in whose texts the workspace stands for
-/// its placeholder: no shell puts it there. `None`: the path of the workspace is no text.
+/// its placeholder: no shell puts it there. `None` where the path of the workspace is not UTF-8.
 fn program(hook: &HookSetting, root: &Path) -> Option<(PathBuf, Vec<String>)> {
     let Some(arguments) = &hook.args else {
         let line = ["--noprofile", "--norc", "-c", &hook.command];

@@ -30,7 +30,7 @@ enum MatcherKind {
     #[default]
     All,
     Names(Vec<String>),
-    /// Found anywhere in the name.
+    /// A regular expression that is looked for anywhere in the name.
     Pattern(Regex),
 }
 
@@ -82,7 +82,7 @@ impl TryFrom<String> for HookMatcher {
     }
 }
 
-/// What names and the list of them are made of.
+/// Whether a name or a list of names may have this character.
 fn is_of_a_list(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '|' | ',') || c.is_whitespace()
 }
@@ -96,7 +96,7 @@ fn names(list: &str) -> Result<Vec<String>, String> {
     }
     if let Some(name) = names.iter().find(|name| name.contains(char::is_whitespace)) {
         return Err(format!(
-            "the matcher {list:?}: nothing is called {name:?}; write | or a comma between names"
+            "the matcher {list:?}: {name:?} is no tool's name; put | or a comma between names"
         ));
     }
     Ok(names)
@@ -105,8 +105,8 @@ fn names(list: &str) -> Result<Vec<String>, String> {
 fn compiled(pattern: &str) -> Result<Regex, String> {
     if has_list_separator(pattern) {
         return Err(format!(
-            "the matcher {pattern:?} is a pattern, because it is more than names, and no name has \
-             a comma or a blank; write | between the parts of a pattern"
+            "the matcher {pattern:?} is read as a regular expression, and no tool's name has a \
+             comma or a blank; use | between alternatives"
         ));
     }
     let compiled = RegexBuilder::new(pattern)
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn what_could_never_match_is_an_error() {
         let error = |text: &str| HookMatcher::try_from(text.to_owned()).unwrap_err();
-        assert!(error("Edit Write").contains("nothing is called"));
+        assert!(error("Edit Write").contains("is no tool's name"));
         assert!(error(" , | ").contains("names nothing"));
         assert!(error("Edit, mcp__.*").contains("write | between"));
         assert!(error("^Edit, ^Write").contains("write | between"));

@@ -86,7 +86,8 @@ impl TryFrom<WrittenHook> for HookSetting {
         let WrittenHook { event, matcher, command, args, timeout, on_error, sandbox } = written;
         let WrittenCommand { command, args: listed } = command;
         if listed.is_some() && args.is_some() {
-            return Err("args: stand behind the program in the list of command".to_owned());
+            return Err("args: leave it out, because command is already a list with its arguments"
+                .to_owned());
         }
         let args = args.or(listed);
         if args.iter().flatten().any(|argument| argument.contains('\0')) {
@@ -97,18 +98,18 @@ impl TryFrom<WrittenHook> for HookSetting {
     }
 }
 
-/// What a hook that fails counts as.
+/// How a hook counts that fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnError {
-    /// One that decides on a call and could not do its work asks a person. Any other says
+    /// A hook that decides on a call and could not do its work asks a person. Any other hook says
     /// nothing, as the public protocol has it.
     #[default]
     #[serde(skip)]
     Ask,
-    /// As one that says nothing.
+    /// Counts as a hook that says nothing.
     Pass,
-    /// As one that denies.
+    /// Counts as a hook that denies.
     Deny,
 }
 
@@ -264,7 +265,7 @@ mod tests {
         assert!(error("command = 5").contains("a list of texts"));
         assert!(error("command = [\"a\"]\nargs = []").contains("behind the program"));
         assert!(error("command = \"a\"\nargs = [\"\\u0000\"]").contains("NUL"));
-        assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("nothing is called"));
+        assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("is no tool's name"));
         assert!(error("").contains("command"));
         let unknown = read("event = \"PreToolUsed\"\ncommand = \"a\"").unwrap_err();
         assert!(unknown.contains("unknown variant `PreToolUsed`"), "{unknown}");

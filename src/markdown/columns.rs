@@ -16,7 +16,7 @@ const MAX_COLUMNS: usize = 80;
 /// in sight.
 const MAX_INDENTATION: usize = 24;
 
-/// What a tab takes at most.
+/// The most columns that a tab takes.
 const TAB_COLUMNS: usize = 8;
 
 /// What the text is, which decides where its lines may be broken.
@@ -91,7 +91,7 @@ fn write_empty_lines(mark: &str, count: usize, shown: &mut String) {
 struct Cell {
     shown: String,
     columns: usize,
-    /// How good a place behind it is for the end of a line.
+    /// How well a line may break after this cell.
     end: LineEnd,
 }
 
@@ -144,7 +144,9 @@ fn cells(mark: &str, words: &str, kind: TextKind) -> Vec<Cell> {
             cells.extend(hidden(c, count));
         } else if !marks.may_stand(c) {
             cells.push(Cell::new(escaped(c)));
-        } else if let Some(letter) = cells.last_mut().filter(|_| c.to_string().width() == 0) {
+        } else if c.to_string().width() == 0
+            && let Some(letter) = cells.last_mut()
+        {
             letter.shown.push(c);
         } else {
             cells.push(Cell::new(c.to_string()));

@@ -2,10 +2,11 @@
 
 use super::visible::visible;
 
-/// Begin something in Markdown, or in the HTML and the formulas within it, wherever they stand.
+/// The characters that begin something in Markdown, or in the HTML and the formulas within it,
+/// wherever they stand.
 const SPECIAL: [char; 12] = ['\\', '`', '*', '_', '[', ']', '<', '>', '&', '$', '|', '~'];
 
-/// As many blanks at the start of a line are kept: more would push it out of sight.
+/// The most blanks at the start of a line that are kept: more would push it out of sight.
 const MAX_INDENTATION: usize = 24;
 
 /// `text` as a quotation in which each line stays a line and all of it is shown: nothing in it

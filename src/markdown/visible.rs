@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Stands at the start of a line that goes on with the one before.
+/// The mark at the start of a line that goes on with the one before.
 pub(super) const CONTINUED: &str = "↳ ";
-/// Stand around what we say in the middle of foreign text.
+/// The brackets around what we say in the middle of foreign text.
 pub(super) const NOTE: [char; 2] = ['⟨', '⟩'];
 
 /// What we say in the middle of foreign text. There the brackets are escaped, so that no text
@@ -59,7 +59,7 @@ pub(super) fn visible(text: &str) -> String {
     shown
 }
 
-/// An escaped character that stands so often, one after another.
+/// Writes an escaped character with the number of times that it follows itself.
 pub(super) fn repeated(c: char, count: usize) -> String {
     let escaped = escaped(c);
     if count <= MAX_RUN { escaped.repeat(count) } else { note(&format!("{count} times {escaped}")) }
@@ -101,7 +101,7 @@ impl CombiningMarks {
         self.has_letter && self.count <= MAX_RUN
     }
 
-    /// What comes next stands behind something of ours.
+    /// Forgets the letter: what comes next stands behind something of ours.
     pub(super) fn begin_anew(&mut self) {
         *self = Self::default();
     }

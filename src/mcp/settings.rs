@@ -174,7 +174,9 @@ impl McpServerSettings {
         match &self.transport {
             McpTransport::Stdio(command) => {
                 add(command.program.as_os_str().as_encoded_bytes());
-                command.arguments.iter().for_each(|argument| add(argument.as_bytes()));
+                for argument in &command.arguments {
+                    add(argument.as_bytes());
+                }
             }
             McpTransport::Http { url, .. } => add(url.as_str().as_bytes()),
             McpTransport::Unavailable(_) => {}
@@ -197,7 +199,9 @@ impl McpServerSettings {
                 add(b"command");
                 add(command.program.as_os_str().as_encoded_bytes());
                 add(&command.arguments.len().to_le_bytes());
-                command.arguments.iter().for_each(|argument| add(argument.as_bytes()));
+                for argument in &command.arguments {
+                    add(argument.as_bytes());
+                }
                 let directory = command.directory.as_deref().unwrap_or(Path::new(""));
                 add(directory.as_os_str().as_encoded_bytes());
                 add(&[u8::from(command.network)]);

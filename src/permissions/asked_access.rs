@@ -28,7 +28,7 @@ pub(crate) struct AskedAccess {
     pub(super) is_outside: bool,
     /// The rules that would allow exactly this, if any do.
     pub(super) rule_grant: Option<RuleGrant>,
-    /// Wider rules: one `PROGRAM SUBCOMMAND *` for each part of a command, if all have one.
+    /// The wider rules: one `PROGRAM SUBCOMMAND *` for each part of a command, if all have one.
     pub(super) subcommand_grant: Option<RuleGrant>,
 }
 

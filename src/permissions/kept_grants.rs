@@ -54,13 +54,13 @@ pub(crate) struct RuleGrant {
     pub(crate) server_identity: Option<String>,
 }
 
-/// Where, and of which MCP server, a call is that kept rules may allow.
+/// The place of a call that kept rules may allow, and the MCP server that it is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GrantPlace<'a> {
     pub(super) workspace: &'a Workspace,
-    /// Where a command would run.
+    /// The directory in which a command would run.
     pub(super) directory: Option<&'a Path>,
-    /// `McpAccess::server_identity`.
+    /// The identity of the call's server, `McpAccess::server_identity`.
     pub(super) server_identity: Option<&'a str>,
 }
 

@@ -63,7 +63,7 @@ pub(super) enum PatternError {
     Control,
     #[error("a [ is never closed; write \\[ for the character itself")]
     UnclosedClass,
-    #[error("between [ and ] stand single characters and ranges: no /, no backslash, no [:name:]")]
+    #[error("[…] takes single characters and ranges only, no /, backslash or [:name:]")]
     Class,
     #[error("{{}} stands for no name; write {{a,b}}, or \\{{ for the character itself")]
     NoAlternative,
@@ -71,15 +71,15 @@ pub(super) enum PatternError {
         "a backslash stands only before a character that means something else, such as \\*; names are separated by /"
     )]
     Backslash,
-    #[error("a path has no empty name and no \".\" in it; leave it out")]
+    #[error("remove the // or /./ in the pattern")]
     Name,
     #[error(
         "variables are not replaced; write ~/ for the home directory and // for the root, or \\$ for the character itself"
     )]
     Variable,
-    #[error("this is no path of this system; write // and the path from the root")]
+    #[error("this is a URL or a Windows path; write //path for a path from the root")]
     Foreign,
-    #[error("a pattern does not begin with a blank")]
+    #[error("remove the blank at the start of the pattern")]
     Blank,
     #[error("{0}")]
     Syntax(String),
@@ -302,7 +302,7 @@ mod tests {
         assert!(error("~root/x").contains("~/"));
         assert!(error("a\nb").contains("control"));
         assert!(error("src/[a").contains("never closed") && error("//x/{a").contains("unclosed"));
-        assert!(error("[z-a]").contains("range") && error("~/a//b").contains("no empty name"));
+        assert!(error("[z-a]").contains("range") && error("~/a//b").contains("remove the //"));
         assert!(error("a}").contains("unopened"));
     }
 

@@ -23,7 +23,10 @@ impl Permissions {
         let Access::Command(command) = access else { return None };
         let analysis = command.analysis();
         // As for other rules: a part would be allowed in the directory that the line begins in.
-        let rules = analysis.subcommand_rules(tool).filter(|_| !analysis.changes_directory())?;
+        if analysis.changes_directory() {
+            return None;
+        }
+        let rules = analysis.subcommand_rules(tool)?;
         self.first_grant(tool, access, vec![rules])
     }
 
@@ -34,7 +37,10 @@ impl Permissions {
         access: &Access,
         candidates: Vec<Vec<String>>,
     ) -> Option<RuleGrant> {
-        let kept = self.kept.as_ref().filter(|_| self.holder.is_some())?;
+        if self.holder.is_none() {
+            return None;
+        }
+        let kept = self.kept.as_ref()?;
         let allow = |rules: &Vec<String>| {
             let is_short = !rules.is_empty() && rules.len() <= RuleGrant::MAX_RULES;
             let parsed = kept.parsed(rules).filter(|_| is_short);

@@ -1,6 +1,6 @@
 //! Parses the operator's rules, and finds the rule that allows, asks about or denies a call.
 
-mod slips;
+mod rule_typos;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -386,7 +386,7 @@ impl Rule {
             return Err(RuleError::TooLong { list, length });
         }
         let (written, origin) = (rule.to_owned(), RuleOrigin::new(list, rule));
-        if let Some(reason) = slips::find(rule, known) {
+        if let Some(reason) = rule_typos::find(rule, known) {
             return Err(RuleError::Pattern { list, rule: written, reason: reason.to_owned() });
         }
         let name = rule.split_once('(').map_or(rule, |(name, _)| name);
@@ -791,13 +791,13 @@ mod tests {
         permissions.deny: "Bash(a\u{1b}b)": a rule has no control characters
         permissions.deny: "Read(src/[a)": a [ is never closed; write \[ for the character itself
         permissions.deny: "Edit(src/{a,b)": error parsing glob 'src/{a,b': unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
-        permissions.deny: "Edit(C:\\Users\\x)": this is no path of this system; write // and the path from the root
+        permissions.deny: "Edit(C:\\Users\\x)": this is a URL or a Windows path; write //path for a path from the root
         permissions.deny: "Read(src\\main.rs)": a backslash stands only before a character that means something else, such as \*; names are separated by /
         permissions.deny: "Read([z-a])": error parsing glob '[z-a]': invalid range; 'z' > 'a'
         permissions.deny: "Read($HOME/.ssh/**)": variables are not replaced; write ~/ for the home directory and // for the root, or \$ for the character itself
-        permissions.deny: "Read(file:///etc/passwd)": this is no path of this system; write // and the path from the root
-        permissions.deny: "Read( private/**)": a pattern does not begin with a blank
-        permissions.deny: "Read(a//b)": a path has no empty name and no "." in it; leave it out
+        permissions.deny: "Read(file:///etc/passwd)": this is a URL or a Windows path; write //path for a path from the root
+        permissions.deny: "Read( private/**)": remove the blank at the start of the pattern
+        permissions.deny: "Read(a//b)": remove the // or /./ in the pattern
         "#);
     }
 }

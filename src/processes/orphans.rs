@@ -247,7 +247,7 @@ fn belongs_to_a_command(process: &Process, own: &Process) -> bool {
 
 /// Ends the bubblewraps that were killed halfway through their start together with their server.
 /// What their inner halves wait for never comes. Returns how many there were.
-pub(crate) fn end_half_started() -> usize {
+pub(crate) fn kill_stranded_bubblewraps() -> usize {
     let all = tree::all();
     let left: Vec<&Process> = all.iter().filter(|process| is_half_started(process)).collect();
     for process in &left {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::asking::enclosure::separator;
 use crate::agent::beginning::AskingChannel;
 use crate::agent::events::{Failure, Finished, Summary, TurnEvent};
@@ -22,7 +22,7 @@ pub(super) struct AskedAgain {
     pub(super) left_out: Vec<Asked>,
     pub(super) channel: AskingChannel,
     /// Whether the reply must carry the code, whatever stands before the question.
-    pub(super) code: ReplyCode,
+    pub(super) code_requirement: CodeRequirement,
     /// The text of earlier turns that the client shows in one message with the question.
     pub(super) shown_before: String,
     /// Whether the client wants the message that asks.
@@ -35,10 +35,11 @@ pub(super) async fn run(
     asked: AskedAgain,
     (session, turn): (String, TurnId),
 ) {
-    let AskedAgain { open, left_out, channel, code, shown_before, include_messages } = asked;
-    let code = code.or(ReplyCode::behind(&shown_before));
-    let Presented { text, calls } = present(&left_out, channel, code);
-    let question = ShownQuestion::new(&text, code);
+    let AskedAgain { open, left_out, channel, code_requirement, shown_before, include_messages } =
+        asked;
+    let code_requirement = code_requirement.or(CodeRequirement::behind(&shown_before));
+    let Presented { text, calls } = present(&left_out, channel, code_requirement);
+    let question = ShownQuestion::new(&text, code_requirement);
     let text = separator(&shown_before) + &text;
     let summary = Summary {
         session,

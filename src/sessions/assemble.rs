@@ -76,7 +76,7 @@ pub(crate) struct Reply {
 pub(crate) enum ReplyForm {
     /// A user message.
     Message {
-        /// All of it, as it came.
+        /// The whole text, as it came.
         words: String,
         /// Whether it follows the question in the list.
         is_behind_question: bool,

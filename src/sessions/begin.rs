@@ -22,7 +22,7 @@ use super::running::limits::RunPermit;
 use super::running::shape::{AnswerForm, AnswerShape};
 use super::running::{Begun, Position, RequestFingerprint, ResumeSlot, Subscriber};
 use super::{Sessions, preface, typed_command};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::Beginning;
 use crate::agent::record::{Asked, OpenCall};
 use crate::blocking::FILES;
@@ -77,7 +77,7 @@ pub(super) struct Prepared {
     /// nothing runs.
     pub(super) left_out: Vec<Asked>,
     /// Whether a reply to what is asked again must carry its code.
-    pub(super) reply_code: ReplyCode,
+    pub(super) code_requirement: CodeRequirement,
     /// The tokens of the conversation by the count of the turn before.
     pub(super) context_tokens: Option<u64>,
     /// The turn whose open round the new one takes up.
@@ -241,7 +241,7 @@ impl Sessions {
             return Ok(None);
         };
         let (mut decided, mut left_out) = (Vec::new(), Vec::new());
-        let mut reply_code = ReplyCode::where_history_is_kept(server_history);
+        let mut code_requirement = CodeRequirement::where_history_is_kept(server_history);
         let mut rules = Vec::new();
         if let Beginning::Resume(resume) = &mut assembled.beginning {
             let reply = assembled.reply.as_ref().map(|reply| &reply.said);
@@ -249,7 +249,7 @@ impl Sessions {
             let question = OpenQuestion { open: &resume.open, text: &question, channel };
             let known = decisions(question, approvals, reply, clock::now_ms());
             (decided, left_out) = (known.new, known.left_out);
-            reply_code = reply_code.or(known.code);
+            code_requirement = code_requirement.or(known.code_requirement);
             rules = known.rules;
             resume.decisions = known.decided;
         }
@@ -266,7 +266,7 @@ impl Sessions {
             decided,
             rules,
             left_out,
-            reply_code,
+            code_requirement,
             context_tokens,
             opener,
             notices: Vec::new(),

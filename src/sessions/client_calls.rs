@@ -1,5 +1,5 @@
-//! Tells the calls of the client's tools apart: by their ids, and by what they ask, since some models
-//! count `call_0` anew in each answer.
+//! Tells the calls of the client's tools apart: by their ids, and by what they ask, since some
+//! models count `call_0` anew in each answer.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -13,15 +13,24 @@ pub(crate) type CallDigest = u64;
 /// neither their white space nor the order of their members counts.
 pub(crate) fn call_digest(call: &Value) -> CallDigest {
     let kind = if call["custom"].is_object() { "custom" } else { "function" };
-    let (tool, text) = (&call[kind], |value: &Value| value.as_str().unwrap_or_default().to_owned());
-    let input = if kind == "custom" { text(&tool["input"]) } else { sorted(&tool["arguments"]) };
+    let tool = &call[kind];
+    let input = if kind == "custom" {
+        text_of(&tool["input"]).to_owned()
+    } else {
+        sorted(&tool["arguments"])
+    };
     let mut hasher = blake3::Hasher::new();
-    for part in [text(&call["id"]), text(&tool["name"]), input] {
+    for part in [text_of(&call["id"]), text_of(&tool["name"]), &input] {
         hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
     }
     let hash = hasher.finalize();
     let [first, ..] = hash.as_bytes().as_chunks::<8>().0 else { return 0 };
     u64::from_le_bytes(*first)
+}
+
+/// The text of a value that is one, else an empty text.
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// The digests of an assistant message's first `count` calls, in their order.

@@ -3,11 +3,11 @@
 
 use super::assemble::ReplyForm;
 use super::recorder::json;
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::asking::choice::{deny_all, is_expired};
 use crate::agent::asking::dialog::{ASK_USER, read_dialog_answer, read_toolhand_approval};
-use crate::agent::asking::outcome::Reply;
-use crate::agent::asking::reply::{RepliedTo, read_reply};
+use crate::agent::asking::outcome::ReplyOutcome;
+use crate::agent::asking::reply::{ReplyTarget, read_reply};
 use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::record::{Asked, OpenRound};
 use crate::execution::ask::{Decision, GrantScope};
@@ -27,7 +27,7 @@ pub(super) struct Decisions {
     /// The reply leaves these asks out, or answers only the first of their questions.
     pub(super) left_out: Vec<Asked>,
     /// Whether a reply to what is asked again must carry its code.
-    pub(super) code: ReplyCode,
+    pub(super) code_requirement: CodeRequirement,
 }
 
 /// The question that a request may reply to.
@@ -49,8 +49,9 @@ pub(super) fn decisions(
     now_ms: i64,
 ) -> Decisions {
     let open = question.open;
-    let code = reply.map_or(ReplyCode::Optional, |reply| code_of(open, reply));
-    let mut known = Decisions { code, ..Decisions::default() };
+    let code_requirement =
+        reply.map_or(CodeRequirement::Optional, |reply| code_requirement(open, reply));
+    let mut known = Decisions { code_requirement, ..Decisions::default() };
     let mut undecided = Vec::new();
     for asked in &open.asked {
         if rows.iter().all(|row| row.id != asked.id) {
@@ -68,7 +69,7 @@ pub(super) fn decisions(
         }
     }
     let read = reply.map(|reply| read(question, &undecided, reply, now_ms));
-    let Reply { decided, left_out } = read.unwrap_or_default();
+    let ReplyOutcome { decided, left_out } = read.unwrap_or_default();
     known.left_out = left_out;
     let change = |decided: &Decided| decide(decided.approval.clone(), &decided.decision);
     known.new = decided.iter().map(change).collect();
@@ -103,34 +104,45 @@ fn recorded(asked: &Asked, rows: &[ApprovalRow]) -> Option<Decided> {
 }
 
 /// Whether the reply must carry a code. The bare choice counts only behind the question itself.
-fn code_of(open: &OpenRound, reply: &ReplyForm) -> ReplyCode {
-    let asked = open.question.map_or(ReplyCode::Required, |question| question.code);
+fn code_requirement(open: &OpenRound, reply: &ReplyForm) -> CodeRequirement {
+    let asked =
+        open.question.map_or(CodeRequirement::Required, |question| question.code_requirement);
     match reply {
-        ReplyForm::Message { is_behind_question: false, .. } => ReplyCode::Required,
+        ReplyForm::Message { is_behind_question: false, .. } => CodeRequirement::Required,
         ReplyForm::Message { is_behind_question: true, .. } => asked,
         // A dialog is answered by the id of its call.
-        ReplyForm::Answers(_) => ReplyCode::Optional,
+        ReplyForm::Answers(_) => CodeRequirement::Optional,
     }
 }
 
-fn read(question: OpenQuestion<'_>, undecided: &[Asked], reply: &ReplyForm, now_ms: i64) -> Reply {
+fn read(
+    question: OpenQuestion<'_>,
+    undecided: &[Asked],
+    reply: &ReplyForm,
+    now_ms: i64,
+) -> ReplyOutcome {
     let OpenQuestion { open, text, channel } = question;
     match reply {
         // Only REST decides: words are remarks.
         ReplyForm::Message { words, .. } if channel == AskingChannel::Rest => {
-            Reply { decided: deny_all(undecided, words), left_out: Vec::new() }
+            ReplyOutcome { decided: deny_all(undecided, words), left_out: Vec::new() }
         }
         ReplyForm::Message { words, .. } => {
             let is_decided = |asked: &&Asked| undecided.iter().all(|other| other.id != asked.id);
             let decided: Vec<Asked> = open.asked.iter().filter(is_decided).cloned().collect();
-            let (asked, decided, code) = (undecided, decided.as_slice(), code_of(open, reply));
-            read_reply(RepliedTo { asked, decided, question: text, code }, words, now_ms)
+            let to = ReplyTarget {
+                asked: undecided,
+                decided: &decided,
+                question: text,
+                code_requirement: code_requirement(open, reply),
+            };
+            read_reply(to, words, now_ms)
         }
         ReplyForm::Answers(answers) => {
-            let mut read = Reply::default();
+            let mut read = ReplyOutcome::default();
             for (place, content) in answers {
-                let Reply { decided, left_out } =
-                    answered(open, undecided, *place, content, now_ms);
+                let ReplyOutcome { decided, left_out } =
+                    read_call_answer(open, undecided, *place, content, now_ms);
                 read.decided.extend(decided);
                 read.left_out.extend(left_out);
             }
@@ -147,14 +159,14 @@ fn read(question: OpenQuestion<'_>, undecided: &[Asked], reply: &ReplyForm, now_
 }
 
 /// What is in the answer to one call by which the client's own tool asked.
-fn answered(
+fn read_call_answer(
     open: &OpenRound,
     undecided: &[Asked],
     place: usize,
     content: &str,
     now_ms: i64,
-) -> Reply {
-    let Some(call) = open.asked_by.get(place) else { return Reply::default() };
+) -> ReplyOutcome {
+    let Some(call) = open.asked_by.get(place) else { return ReplyOutcome::default() };
     let asks = call.asks.iter().filter_map(|place| open.asked.get(*place));
     let asks: Vec<&Asked> =
         asks.filter(|asked| undecided.iter().any(|other| other.id == asked.id)).collect();
@@ -162,7 +174,7 @@ fn answered(
         return read_dialog_answer(&asks, content, now_ms);
     }
     let decided = asks.into_iter().map(|asked| read_toolhand_approval(asked, content, now_ms));
-    Reply { decided: decided.collect(), left_out: Vec::new() }
+    ReplyOutcome { decided: decided.collect(), left_out: Vec::new() }
 }
 
 /// Fails to be committed if the approval has been decided before.

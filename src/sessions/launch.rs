@@ -25,7 +25,7 @@ use super::running::{
 };
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::{Asking, Beginning, HistoryPiece};
 use crate::agent::delegation::StartsAgents;
 use crate::agent::outbox::outbox;
@@ -66,7 +66,7 @@ pub(super) struct Recorded {
     pieces: Vec<HistoryPiece>,
     beginning: Beginning,
     left_out: Vec<Asked>,
-    reply_code: ReplyCode,
+    code_requirement: CodeRequirement,
     shown_before: String,
     context_tokens: Option<u64>,
     notices: Vec<String>,
@@ -98,7 +98,7 @@ impl Sessions {
             mut decided,
             rules: _,
             left_out,
-            reply_code,
+            code_requirement,
             context_tokens,
             opener,
             notices,
@@ -185,7 +185,7 @@ impl Sessions {
             pieces,
             beginning,
             left_out,
-            reply_code,
+            code_requirement,
             shown_before,
             context_tokens,
             notices,
@@ -201,7 +201,7 @@ impl Sessions {
         (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
-        let Recorded { left_out, reply_code: code, shown_before, context_tokens, notices, .. } =
+        let Recorded { left_out, code_requirement, shown_before, context_tokens, notices, .. } =
             recorded;
         let chosen = turn.context.preferences.save().progress;
         if let Some(progress) = chosen.and_then(|word| Progress::from_word(&word))
@@ -217,8 +217,14 @@ impl Sessions {
                 let channel = self.asking(&request).channel;
                 let include_messages = request.include_messages;
                 let open = resume.open;
-                let asked =
-                    AskedAgain { open, left_out, channel, code, shown_before, include_messages };
+                let asked = AskedAgain {
+                    open,
+                    left_out,
+                    channel,
+                    code_requirement,
+                    shown_before,
+                    include_messages,
+                };
                 start_asking_again(turn, request.model, recorder, asked)
             }
             beginning => {
@@ -503,8 +509,8 @@ fn taken_up(opener: matching::Turn, by: &TurnId) -> Change {
     Change::Turn(row)
 }
 
-/// Records what the client answered to its calls of the round that the turn takes up: the server may
-/// be killed before the round is closed.
+/// Records what the client answered to its calls of the round that the turn takes up: the server
+/// may be killed before the round is closed.
 fn client_answers(beginning: &Beginning, turn: &TurnId) -> Option<Change> {
     let Beginning::Resume(resume) = beginning else { return None };
     let text = |answer: &Option<Box<RawValue>>| answer.as_ref().map(|json| json.get().to_owned());

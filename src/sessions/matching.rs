@@ -65,6 +65,8 @@ pub(crate) struct Candidate {
     pub(crate) session: SessionId,
     /// Whether all its user messages agree with those of the list.
     pub(crate) agrees: bool,
+    /// Whether the client's calls in the last answer are those of the list.
+    pub(crate) calls_agree: bool,
 }
 
 impl Turn {

@@ -6,7 +6,7 @@ use serde::ser::Serializer;
 use serde::{Deserialize as _, Serialize as _};
 use serde_json::value::RawValue;
 
-/// Writes one message; what is none is written as text.
+/// Writes one message. What is no message is written as text.
 pub(super) fn serialize<S: Serializer>(message: &str, to: S) -> Result<S::Ok, S::Error> {
     match object(message) {
         Some(message) => message.serialize(to),

@@ -142,7 +142,7 @@ fn forget_settled_answers(entries: &mut Vec<Entry>) {
 }
 
 impl TurnBody {
-    /// At most about how many bytes it takes as JSON.
+    /// About the most bytes that it takes as JSON.
     pub(crate) fn stored_size(&self) -> usize {
         /// All but the texts, usually.
         const REST: usize = 1024;

@@ -126,7 +126,7 @@ impl Sessions {
         id: &SessionId,
     ) -> Result<Found, StoreError> {
         let found = search.in_session(id).await?;
-        if let Some(asking) = self.by_question_in(search, named, (id, &found)).await? {
+        if let Some(asking) = self.by_question_in(search, named, id, &found).await? {
             return Ok(asking);
         }
         let is_whole = found.links == search.chain.links.len() && found.agrees;
@@ -145,7 +145,8 @@ impl Sessions {
         &self,
         search: Search<'_>,
         named: &ExplicitId,
-        (id, found): (&SessionId, &Found),
+        id: &SessionId,
+        found: &Found,
     ) -> Result<Option<Found>, StoreError> {
         let asks = found.path.last().is_some_and(|last| last.has_asked());
         if search.chain.links.is_empty() {

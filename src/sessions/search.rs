@@ -110,20 +110,19 @@ impl Search<'_> {
             return Ok(Found::default());
         }
         let mut trees: HashMap<SessionId, Arc<Tree>> = HashMap::new();
-        let (mut candidates, mut calls_agree) = (Vec::new(), Vec::new());
+        let mut candidates = Vec::new();
         for row in rows {
             if !trees.contains_key(&row.session) {
                 trees.insert(row.session.clone(), self.tree(&row.session).await?);
             }
             let tree = &trees[&row.session];
             let agrees = tree.users_agree(self.chain, &row.id, links);
-            calls_agree.push(tree.calls_agree(last, &row.id));
-            candidates.push(Candidate { turn: row.id, session: row.session, agrees });
+            let calls_agree = tree.calls_agree(last, &row.id);
+            candidates.push(Candidate { turn: row.id, session: row.session, agrees, calls_agree });
         }
         // Where ids repeat, what the calls ask tells the turns apart.
-        if calls_agree.contains(&true) {
-            let mut agree = calls_agree.into_iter();
-            candidates.retain(|_| agree.next().unwrap_or_default());
+        if candidates.iter().any(|candidate| candidate.calls_agree) {
+            candidates.retain(|candidate| candidate.calls_agree);
         }
         let session = |turn: &TurnId| {
             candidates.iter().find(|known| known.turn == *turn).map(|known| known.session.clone())

@@ -6,7 +6,7 @@ use super::approval_settings::ApprovalChannel;
 use super::request::{ChatRequest, Progress};
 use super::running::TurnIdentity;
 use super::{Sessions, answer_form};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::asking::dialog::TOOLHAND_APPROVAL;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
@@ -94,7 +94,7 @@ impl Sessions {
             beginning,
             notices,
             asking,
-            reply_code: ReplyCode::where_history_is_kept(server_history),
+            code_requirement: CodeRequirement::where_history_is_kept(server_history),
             shown_before,
             include_messages,
             began_ms: identity.started_ms,

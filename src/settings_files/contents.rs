@@ -1,12 +1,12 @@
 //! Parses a settings file in the public JSON format. Keeps what has an effect here, and names the
 //! rest.
 
-mod misspelt;
+mod key_typos;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::misspelt::{Level, Slip};
+use self::key_typos::{KeyTypo, Level};
 
 /// More rules than anyone writes by hand.
 const MAX_RULES: usize = 1000;
@@ -86,7 +86,7 @@ impl SettingsContents {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let written: Written = serde_json::from_str(text).map_err(|error| in_line(&error))?;
         let Written { permissions, hooks, env, allowed_tools, disabled_tools, rest } = written;
-        misspelt::check(&rest, Level::Top).map_err(|slip| located(text, slip))?;
+        key_typos::check(&rest, Level::Top).map_err(|typo| with_line(text, typo))?;
         let mut contents = Self { hooks, ..Self::default() };
         contents.note(&rest, "");
         contents.set_env(env);
@@ -95,8 +95,8 @@ impl SettingsContents {
             texts.map(|rule| WrittenRule { line: line_of(text, &rule), text: rule }).collect()
         };
         if let Some(permissions) = permissions {
-            let slip = misspelt::check(&permissions.rest, Level::Permissions);
-            slip.map_err(|slip| located(text, slip))?;
+            let typo = key_typos::check(&permissions.rest, Level::Permissions);
+            typo.map_err(|typo| with_line(text, typo))?;
             contents.note(&permissions.rest, "permissions.");
             contents.allow = rules([permissions.allow, permissions.allowed_tools, allowed_tools]);
             contents.ask = rules([permissions.ask, None, None]);
@@ -175,8 +175,8 @@ fn in_line(error: &serde_json::Error) -> String {
     format!("line {}: {reason}", error.line().max(1))
 }
 
-fn located(text: &str, slip: Slip) -> String {
-    let Slip { key, reason } = slip;
+fn with_line(text: &str, typo: KeyTypo) -> String {
+    let KeyTypo { key, reason } = typo;
     line_of(text, &key).map_or_else(|| reason.clone(), |line| format!("line {line}: {reason}"))
 }
 
@@ -255,9 +255,9 @@ mod tests {
         assert_snapshot!(error("{\"permissions\": {\"deny\": [1]}}"), @"line 1: invalid type: integer `1`, expected a string");
         assert_snapshot!(error("{\"permissions\": {\"deny\": [\"Read\"],\n\"deny\": []}}"), @"line 2: duplicate field `deny`");
         assert_snapshot!(error("{\"permissions\": {}, \"permissions\": {}}"), @"line 1: duplicate field `permissions`");
-        assert_snapshot!(error("{\"permissions\": {},\n\"permission\": {}}"), @r#"line 2: there is no "permission"; "permissions" is meant"#);
-        assert_snapshot!(error("{\"permissions\": {\n\"denied\": []}}"), @r#"line 2: there is no "denied" in permissions; "deny" is meant"#);
-        assert_snapshot!(error("{\"deny\": [\"Bash\"]}"), @r#"line 1: "deny" stands in permissions"#);
+        assert_snapshot!(error("{\"permissions\": {},\n\"permission\": {}}"), @r#"line 2: unknown key "permission"; did you mean "permissions"?"#);
+        assert_snapshot!(error("{\"permissions\": {\n\"denied\": []}}"), @r#"line 2: unknown key "denied" in permissions; did you mean "deny"?"#);
+        assert_snapshot!(error("{\"deny\": [\"Bash\"]}"), @r#"line 1: move "deny" into "permissions""#);
         assert_snapshot!(error("// rules\n{}"), @"line 1: expected value");
         assert_snapshot!(error("{\"a\": \"\\ud800\"}"), @"line 1: unexpected end of hex escape");
         assert!(error(&format!("{{\"a\": {}", "[".repeat(100_000))).contains("recursion limit"));

@@ -26,7 +26,7 @@ use self::commits::Commit;
 use self::file::DatabaseFile;
 pub(crate) use self::file::OpenError;
 use self::readers::Readers;
-use self::writer::{InUse, Shared, Unended, Writer};
+use self::writer::{InUse, Unended, Writer, WriterChannels};
 use super::rows::{
     ApprovalRow, Change, EntryRow, ForgottenSession, SessionRow, TurnRow, TurnStatus,
 };
@@ -85,13 +85,17 @@ impl SqliteStore {
         let (forgotten, receiver) = mpsc::unbounded_channel();
         let unended = Unended::default();
         let in_use = InUse::default();
-        let shared =
-            Shared { forgotten, unended: Arc::clone(&unended), in_use: Arc::clone(&in_use) };
-        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, shared)?;
+        let channels = WriterChannels {
+            forgotten,
+            unended: Arc::clone(&unended),
+            in_use: Arc::clone(&in_use),
+        };
+        let writer = Writer::start(file, connection, Arc::clone(&readers), settings, channels)?;
         Ok((Self { writer, readers, unended, in_use }, receiver))
     }
 
-    /// From now on the store forgets no session that is used, unless it is told to. Before, none is.
+    /// Tells the store which sessions are in use, so that retention spares them. Until this is
+    /// called, none counts as in use.
     pub(crate) fn spare(&self, in_use: Arc<dyn SessionsInUse>) {
         // The first one stands: there is one server.
         _ = self.in_use.set(in_use);

@@ -5,7 +5,7 @@ use crate::text::one_line;
 /// The whole text of a reply, as it is compared with choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ChoiceText {
-    /// In lower case, with one blank between words, and without a full stop at the end.
+    /// The text in lower case, with one blank between words and without a full stop at the end.
     words: String,
     /// The number that the text is, also as `1.`, `1)` and in full-width digits.
     pub(crate) number: Option<usize>,

@@ -174,7 +174,7 @@ async fn tell(mut lines: watch::Receiver<String>, progress: &CallProgress) -> In
     pending().await
 }
 
-/// What stands behind a server's name now.
+/// The digest of the server that is configured under this name; empty if there is none.
 pub(crate) fn identity(servers: Option<&McpServers>, name: &str) -> Arc<str> {
     servers.map_or_else(|| Arc::from(""), |servers| servers.identity(name))
 }

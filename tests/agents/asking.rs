@@ -37,7 +37,9 @@ async fn what_an_agent_asks_stands_in_the_conversation_and_one_lets_it_run() {
     let asked = client.chat(&conversation(&[user("Do it.")])).await;
     let question = asked.text();
     assert!(
-        question.contains("Asked by the agent general-purpose (`looks around`)."),
+        question.contains(
+            "The agent general-purpose asks. Its task, in the model's words: `looks around`."
+        ),
         "{question}"
     );
     assert!(question.contains("new.txt") && question.contains("+new"), "{question}");

@@ -153,7 +153,9 @@ async fn what_an_agent_in_the_background_asks_is_decided_over_rest() {
 
         let approval = open_approval(&server).await;
         let effect = approval["effect"].as_str().unwrap();
-        assert!(effect.starts_with("Asked by the agent general-purpose (`looks around`)."));
+        assert!(effect.starts_with(
+            "The agent general-purpose asks. Its task, in the model's words: `looks around`."
+        ));
         assert!(effect.contains("+new"), "{effect}");
         let path = format!("/toolhand/v1/approvals/{}", approval["id"].as_str().unwrap());
         let decided = server.client().post(&path, &decision).await;

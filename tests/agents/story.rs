@@ -184,7 +184,7 @@ impl Stage<'_> {
         let command = json!({ "command": "echo done >> log.txt" });
         self.upstream.round_of("opus", calls(&[("b", "Bash", command)]));
         let question = chat.say("Let an agent note it.").await;
-        assert!(question.contains("Asked by the agent general-purpose"), "{question}");
+        assert!(question.contains("The agent general-purpose asks."), "{question}");
         assert!(question.contains("echo done >> log.txt"), "{question}");
         assert!(!self.workspace.join("log.txt").exists());
         self.upstream.round_of("opus", says("Noted."));

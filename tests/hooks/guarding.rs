@@ -147,6 +147,6 @@ async fn check_names_matchers_that_no_tool_has() {
     let server = builder(&upstream, table).start().await;
     let check = toolhand(&server, &["check"]);
     let check = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(check.contains("never fires for Bsh: no tool has it"), "{check}");
-    assert!(!check.contains("never fires for Bash"), "{check}");
+    assert!(check.contains("never runs for Bsh: there is no such tool"), "{check}");
+    assert!(!check.contains("never runs for Bash"), "{check}");
 }

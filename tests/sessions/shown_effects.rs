@@ -86,7 +86,8 @@ async fn x15_no_command_hides_what_it_does() {
         let (mut talk, question) = asked(&client, &upstream, run(&hidden)).await;
         all_is_in_sight(&question, danger);
         let of_words = question.lines().nth(2).expect("words");
-        let tells = of_words.contains("`truncate`") || of_words.starts_with("not taken apart: ");
+        let tells = of_words.contains("`truncate`")
+            || of_words.starts_with("The programs in this line are not known: ");
         assert!(tells, "{question}");
         upstream.round(says("Well."));
         talk.say("3").await;

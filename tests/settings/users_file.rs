@@ -74,7 +74,7 @@ fn a_file_that_cannot_be_understood_stops_the_start_and_names_the_line() {
         ("{\"permissions\": {\n\"deny\": [], \"deny\": []}}", "line 2: duplicate field"),
         ("{\n\"permission\": {\"deny\": [\"Bash\"]}}", "line 2: there is no \"permission\""),
         ("{\"permissions\": {\"denied\": [\"Bash\"]}}", "\"deny\" is meant"),
-        ("{\"deny\": [\"Bash\"]}", "stands in permissions"),
+        ("{\"deny\": [\"Bash\"]}", "into \"permissions\""),
         ("{\"permissions\": {\"deny\": [\"Bash(git reset:* --hard)\"]}}", "`:*` stands for"),
         ("{\"permissions\": {\"ask\": [\n\"Read(src/[a)\"]}}", "line 2: "),
         ("{\"permissions\": {\"allow\": [\"Edit(src/{a)\"]}}", "unclosed"),
@@ -98,7 +98,7 @@ fn hooks_that_cannot_be_read_stop_the_start() {
         ),
         (
             "{\"hooks\": {\"PreToolUse\": [{\"matcher\": \"Edit Write\", \"hooks\": []}]}}",
-            "nothing is called",
+            "is no tool's name",
         ),
         ("{\"hooks\": {\"PreToolUse\": [{\"hook\": []}]}}", "hooks: is missing"),
         ("{\"hook\": {}}", "\"hooks\" is meant"),

@@ -2,44 +2,52 @@
 
 use std::collections::HashSet;
 
-use super::bare_choice::ReplyCode;
+use super::bare_choice::CodeRequirement;
 use super::choice::{Choice, behind_code, decided, is_expired};
-use super::outcome::Reply;
+use super::outcome::ReplyOutcome;
 use crate::agent::record::Asked;
 use crate::execution::ask::{Decision, Question};
 use crate::text::one_line;
 use crate::tools::choice_text::ChoiceText;
 use crate::tools::question::NO_ANSWER;
 
-/// What separates choices on one line.
+/// The characters that separate choices on one line.
 const SEPARATORS: [char; 2] = [',', '\u{ff0c}'];
 
 /// Reads a line for each question. Words without the code are an answer also where a choice must
 /// carry it: they approve nothing.
-pub(super) fn answered(asked: &Asked, words: &str, code: ReplyCode, now_ms: i64) -> Reply {
+pub(super) fn read_answers(
+    asked: &Asked,
+    words: &str,
+    code_requirement: CodeRequirement,
+    now_ms: i64,
+) -> ReplyOutcome {
     if is_expired(asked, now_ms) {
         let expired = decided(asked, Decision::Expired);
-        return Reply { decided: vec![expired], left_out: Vec::new() };
+        return ReplyOutcome { decided: vec![expired], left_out: Vec::new() };
     }
     let behind = without_code(&asked.code, words);
     let questions = asked.unanswered();
-    let lines = lines(questions, behind.as_deref().unwrap_or(words));
-    if behind.is_none() && code == ReplyCode::Required && are_choices(questions, &lines) {
-        return Reply::asks_again(std::slice::from_ref(asked));
+    let lines = line_for_each(questions, behind.as_deref().unwrap_or(words));
+    if behind.is_none()
+        && code_requirement == CodeRequirement::Required
+        && are_choices(questions, &lines)
+    {
+        return ReplyOutcome::asks_again(std::slice::from_ref(asked));
     }
     let first = asked.answered.len();
     let mut answers = Vec::new();
     for (index, (question, line)) in questions.iter().zip(&lines).enumerate() {
         let is_repeated = asked.repeated == Some(first + index);
         if !is_repeated && is_beyond(question, line) {
-            let mut reply = Reply::default();
+            let mut reply = ReplyOutcome::default();
             let again = Asked { repeated: Some(first + index), ..asked.clone() };
             reply.answer(&again, answers);
             return reply;
         }
         answers.push(answer(question, line));
     }
-    let mut reply = Reply::default();
+    let mut reply = ReplyOutcome::default();
     reply.answer(asked, answers);
     reply
 }
@@ -55,26 +63,21 @@ fn without_code(code: &str, words: &str) -> Option<String> {
     if word.strip_suffix(':').unwrap_or(word).eq_ignore_ascii_case(code) {
         return Some(format!("{behind}\n{rest}"));
     }
-    let (_, before) = behind_code(&[code], first).filter(|_| rest.trim().is_empty())?;
+    if !rest.trim().is_empty() {
+        return None;
+    }
+    let (_, before) = behind_code(&[code], first)?;
     Some(before.to_owned())
 }
 
 /// A line for each question. What goes beyond a line each belongs to the last one. Several
 /// questions with one choice each may be answered on one line.
-fn lines(questions: &[Question], words: &str) -> Vec<String> {
+fn line_for_each(questions: &[Question], words: &str) -> Vec<String> {
     let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let is_single = |question: &Question| !question.multi_select;
     if let [line] = lines.as_slice()
-        && questions.len() > 1
-        && questions.iter().all(is_single)
+        && let Some(choices) = single_line_choices(questions, line)
     {
-        let parts: Vec<&str> = line.split(SEPARATORS).map(str::trim).collect();
-        let is_choice = |(question, part): (&Question, &&str)| {
-            ChoiceText::new(part).number.is_some() || option(question, part).is_some()
-        };
-        if parts.len() == questions.len() && questions.iter().zip(&parts).all(is_choice) {
-            return parts.into_iter().map(str::to_owned).collect();
-        }
+        return choices;
     }
     let last = questions.len().saturating_sub(1);
     let line = |index: usize| match lines.get(index) {
@@ -85,15 +88,34 @@ fn lines(questions: &[Question], words: &str) -> Vec<String> {
     (0..questions.len()).map(line).collect()
 }
 
+/// The choices of one line that has as many as there are questions. `None` where there is but one
+/// question, or one of them takes several choices.
+fn single_line_choices(questions: &[Question], line: &str) -> Option<Vec<String>> {
+    if questions.len() < 2 || questions.iter().any(|question| question.multi_select) {
+        return None;
+    }
+    let choices: Vec<&str> = line.split(SEPARATORS).map(str::trim).collect();
+    let mut pairs = questions.iter().zip(&choices);
+    let fit = choices.len() == questions.len()
+        && pairs.all(|(question, choice)| is_number_or_label(question, choice));
+    fit.then(|| choices.into_iter().map(str::to_owned).collect())
+}
+
+fn is_number_or_label(question: &Question, text: &str) -> bool {
+    ChoiceText::new(text).number.is_some() || option(question, text).is_some()
+}
+
 /// Whether all that is said are numbers and labels, or what decides an approval.
 fn are_choices(questions: &[Question], lines: &[String]) -> bool {
-    let said = || questions.iter().zip(lines).filter(|(_, line)| !line.is_empty());
-    let is_choice = |(question, line): (&Question, &String)| {
-        Choice::read(line).is_some()
-            || ChoiceText::new(line).number.is_some()
-            || options(question, line).is_some()
-    };
-    said().next().is_some() && said().all(is_choice)
+    let mut said = questions.iter().zip(lines).filter(|(_, line)| !line.is_empty()).peekable();
+    said.peek().is_some() && said.all(|(question, line)| is_choice(question, line))
+}
+
+/// Whether the line is a choice for the question, or what decides an approval.
+fn is_choice(question: &Question, line: &str) -> bool {
+    Choice::read(line).is_some()
+        || ChoiceText::new(line).number.is_some()
+        || options(question, line).is_some()
 }
 
 /// Whether the text is a number, or a list of numbers and labels, and some number is that of no
@@ -130,7 +152,7 @@ pub(super) fn answer(question: &Question, text: &str) -> String {
     text.to_owned()
 }
 
-/// The label that the text is, or whose number it is.
+/// The label that equals the text, or whose number it is.
 fn option<'a>(question: &'a Question, text: &str) -> Option<&'a str> {
     let folded = |text: &str| one_line(text).to_lowercase();
     let wanted = folded(text);

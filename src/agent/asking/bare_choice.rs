@@ -18,16 +18,17 @@ const MAX_JUDGED: usize = 256 * 1024;
 /// Whether a reply must carry the code of what it answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ReplyCode {
+pub(crate) enum CodeRequirement {
     /// The bare choice counts.
     Optional,
-    /// A bare choice is asked again, and nothing runs. So it is where nothing else is known.
+    /// A bare choice is asked again, and nothing runs. This holds where nothing else is known.
     #[default]
     Required,
 }
 
-impl ReplyCode {
-    /// For a question that stands behind this text in one message.
+impl CodeRequirement {
+    /// Returns whether a question that follows `text` in one message must be answered with its
+    /// code.
     pub(crate) fn behind(text: &str) -> Self {
         if is_harmless(text) { Self::Optional } else { Self::Required }
     }
@@ -38,7 +39,7 @@ impl ReplyCode {
         if by_server { Self::Required } else { Self::Optional }
     }
 
-    /// Required, if one of both requires it.
+    /// Returns `Required` if one of both requires the code.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == Self::Required { self } else { other }
     }
@@ -74,7 +75,7 @@ fn is_drawn(text: &str) -> bool {
         || text.lines().map(str::trim_start).any(begins_block)
 }
 
-/// The order of such a text is not the one in which it is read.
+/// Whether the character makes a reader see a text in another order than it has.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -141,8 +142,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, expected: ReplyCode) {
-        assert_eq!(ReplyCode::behind(text), expected, "{text:?}");
+    fn check(text: &str, expected: CodeRequirement) {
+        assert_eq!(CodeRequirement::behind(text), expected, "{text:?}");
     }
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
             "| a | b |\n|---|---|\n| 1 | 2 |",
             "Done ✅, and 👩‍💻 next.",
         ] {
-            check(text, ReplyCode::Optional);
+            check(text, CodeRequirement::Optional);
         }
     }
 
@@ -186,9 +187,9 @@ mod tests {
             "![allow the list](data:image/png;base64,AAAA)",
             "a \u{202e} b",
         ] {
-            check(text, ReplyCode::Required);
+            check(text, CodeRequirement::Required);
         }
-        check(&"a ".repeat(MAX_JUDGED), ReplyCode::Required);
+        check(&"a ".repeat(MAX_JUDGED), CodeRequirement::Required);
     }
 
     #[test]
@@ -224,7 +225,7 @@ mod tests {
             "Just say yes to list the files",
             "Do you want me to list the files (y/n)?",
         ] {
-            check(text, ReplyCode::Required);
+            check(text, CodeRequirement::Required);
         }
     }
 }

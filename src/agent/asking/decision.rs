@@ -12,8 +12,9 @@ use crate::tools::question::NO_ANSWER;
 /// The most characters of feedback, and of one answer.
 const MAX_TEXT: usize = 10_000;
 
-/// Reads `{decision, scope, rules, feedback, updated_input}`, or where the call offers choices of its own
-/// `{choice, feedback}`, or for questions `{answers}`, or `{decision: "deny", feedback}` for each.
+/// Reads `{decision, scope, rules, feedback, updated_input}`, or where the call offers choices of
+/// its own `{choice, feedback}`, or for questions `{answers}`, or `{decision: "deny", feedback}`
+/// for each.
 ///
 /// Questions that an earlier dialog has answered keep those answers, unless there are others.
 pub(crate) fn read_decision(asked: &Asked, body: &Value) -> Result<Decision, ApiError> {
@@ -199,7 +200,7 @@ fn missing(param: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask};
+    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask};
 
     /// The decision in short, or the error's code and parameter.
     fn read(ask: &Asked, body: &Value) -> String {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::markdown_scan::MarkdownScan;
 
-/// So many elements are closed. Browsers nest no deeper than some 500.
+/// The most elements that are closed. Browsers nest no deeper than some 500.
 const MAX_ELEMENTS: usize = 500;
 
 /// The longest name of an element that is closed.
@@ -17,7 +17,7 @@ const VOID: [&str; 14] = [
     "track", "wbr",
 ];
 
-/// Stands on a line of its own between the model's text and the question.
+/// The rule that stands on a line of its own between the model's text and the question.
 const RULE: &str = "---";
 
 /// What stands between the text and the question behind it: the ends of what the text leaves open,

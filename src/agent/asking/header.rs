@@ -21,13 +21,16 @@ fn is_short_name(tool: &str) -> bool {
 
 /// The first words of a name such as `NotebookEditor` or `list_all_files`, as many as fit.
 fn first_words(tool: &str) -> Option<&str> {
-    let begins_word = |at: &usize| {
-        let bytes = tool.as_bytes();
-        let (before, here) = (bytes[at - 1], bytes[*at]);
-        matches!(here, b'_' | b'-') || (here.is_ascii_uppercase() && before.is_ascii_lowercase())
-    };
-    let end = (1..tool.len().min(MAX_CHARS + 1)).rev().find(begins_word)?;
+    let last_end = tool.len().min(MAX_CHARS + 1);
+    let end = (1..last_end).rev().find(|at| begins_word(tool.as_bytes(), *at))?;
     tool.get(..end).filter(|words| is_short_name(words))
+}
+
+/// Whether a word of the name begins at this byte, which is not the first one.
+fn begins_word(name: &[u8], at: usize) -> bool {
+    let before = name[at - 1];
+    let here = name[at];
+    matches!(here, b'_' | b'-') || (here.is_ascii_uppercase() && before.is_ascii_lowercase())
 }
 
 #[cfg(test)]

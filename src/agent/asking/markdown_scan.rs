@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-/// The plain one, and two in which other bytes are code: in a table a bar ends a code span, and in a formula a backtick begins none.
+/// The dialects to read the text in: plain Markdown, GitHub's (where a bar ends a code span in a
+/// table) and GitHub's with formulas (where a backtick in a formula begins no code).
 fn dialects() -> [Options; 3] {
     let github = Options::ENABLE_TABLES
         | Options::ENABLE_STRIKETHROUGH
@@ -60,7 +61,7 @@ impl MarkdownScan {
         }
         let [plain, github, with_formulas] = readings;
         Self {
-            without_code: blanked(text, &is_code),
+            without_code: blank_out(text, &is_code),
             has_open_fence: plain.has_open_fence
                 || github.has_open_fence
                 || with_formulas.has_open_fence,
@@ -71,7 +72,7 @@ impl MarkdownScan {
 }
 
 /// Puts blanks in the place of the marked bytes. Lines stay lines.
-fn blanked(text: &str, is_blank: &[bool]) -> String {
+fn blank_out(text: &str, is_blank: &[bool]) -> String {
     let blank = |(at, c): (usize, char)| if is_blank[at] && c != '\n' { ' ' } else { c };
     text.char_indices().map(blank).collect()
 }
@@ -125,7 +126,7 @@ impl Reading {
         reading
     }
 
-    /// Of a fence that is closed, a line stands behind its content.
+    /// Records the fence as code if a closing line follows its content, else as open.
     fn end_fence(&mut self, text: &str, fence: Fence) {
         let Fence { range, content_end, is_in_container } = fence;
         let behind = &text[content_end.min(range.end)..range.end];

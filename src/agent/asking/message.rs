@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::bare_choice::ReplyCode;
+use super::bare_choice::CodeRequirement;
 use super::choice::{Choice, offered_rules};
 use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
@@ -11,7 +11,11 @@ use crate::markdown;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
 /// asks, its dialog has the choices, and the message holds the effects alone.
-pub(crate) fn message(asked: &[Asked], channel: AskingChannel, code: ReplyCode) -> String {
+pub(crate) fn message(
+    asked: &[Asked],
+    channel: AskingChannel,
+    code_requirement: CodeRequirement,
+) -> String {
     let mut message = String::new();
     for asked in asked {
         if !message.is_empty() {
@@ -25,7 +29,7 @@ pub(crate) fn message(asked: &[Asked], channel: AskingChannel, code: ReplyCode) 
             message.push_str(&where_to_decide(asked));
         }
         AskingChannel::Conversation | AskingChannel::Nobody => {
-            message.push_str(&how_to_reply(asked, code));
+            message.push_str(&how_to_reply(asked, code_requirement));
         }
     }
     message.trim_end().to_owned()
@@ -81,45 +85,45 @@ fn question(question: &Question) -> String {
     text
 }
 
-fn how_to_reply(asked: &[Asked], code: ReplyCode) -> String {
+fn how_to_reply(asked: &[Asked], code_requirement: CodeRequirement) -> String {
     match asked {
         [] => String::new(),
         [first @ Asked { ask: Ask { about: About::Questions { .. }, .. }, .. }, ..] => {
-            how_to_answer(first, code)
+            how_to_answer(first, code_requirement)
         }
         [one] if !one.ask.own_choices().is_empty() => {
-            own_choices(one.ask.own_choices(), &which_number(one, code))
+            own_choices(one.ask.own_choices(), &which_number(one, code_requirement))
         }
         [one] => format!(
             "\n{}\n{} Any other reply denies it and is passed to the model.\n",
             choices(std::slice::from_ref(one)),
-            which_number(one, code)
+            which_number(one, code_requirement)
         ),
         all => {
             let example: Vec<_> = all.iter().map(|asked| format!("`{} 1`", asked.code)).collect();
-            let number_for_all = match code {
-                ReplyCode::Optional => {
-                    "Reply with one number alone for all of them, or with one line"
-                }
-                ReplyCode::Required => {
-                    "A number alone does not count here. Reply with one line, its code and its number,"
-                }
+            let example = example.join(", ");
+            let number_for_all = match code_requirement {
+                CodeRequirement::Optional => format!(
+                    "Reply with one number alone for all of them, or with one line for each: {example}."
+                ),
+                CodeRequirement::Required => format!(
+                    "A number alone does not count here. Reply with one line for each, its code and \
+                     a number: {example}."
+                ),
             };
             format!(
-                "\n{}\n{number_for_all} for each: {}. Any other reply denies them all and is passed \
-                 to the model.\n",
-                choices(all),
-                example.join(", ")
+                "\n{}\n{number_for_all} Any other reply denies them all and is passed to the model.\n",
+                choices(all)
             )
         }
     }
 }
 
-/// What a reply with a number must be.
-fn which_number(asked: &Asked, code: ReplyCode) -> String {
-    match code {
-        ReplyCode::Optional => "Reply with the number alone.".to_owned(),
-        ReplyCode::Required => format!(
+/// Says how a reply must give its number.
+fn which_number(asked: &Asked, code_requirement: CodeRequirement) -> String {
+    match code_requirement {
+        CodeRequirement::Optional => "Reply with the number alone.".to_owned(),
+        CodeRequirement::Required => format!(
             "A number alone does not count here. Reply with the code and the number, such as `{} 1`.",
             asked.code
         ),
@@ -200,23 +204,23 @@ fn only(offering: &[&Asked]) -> String {
     format!("only {}", codes.join(", "))
 }
 
-fn how_to_answer(asked: &Asked, code: ReplyCode) -> String {
+fn how_to_answer(asked: &Asked, code_requirement: CodeRequirement) -> String {
     let questions = asked.unanswered();
     let several = if questions.iter().any(|question| question.multi_select) {
         " Several choices are separated by commas."
     } else {
         ""
     };
-    let with_code = match code {
-        ReplyCode::Optional => String::new(),
-        ReplyCode::Required => format!(
+    let with_code = match code_requirement {
+        CodeRequirement::Optional => String::new(),
+        CodeRequirement::Required => format!(
             " Numbers alone do not count here: begin the reply with the code, such as `{} 1`.",
             asked.code
         ),
     };
     let again = match asked.repeated {
         Some(_) => {
-            " No option has the number that you sent; sent again, it is taken as your words."
+            " There is no option with that number. If you send it again, the model gets it as text."
         }
         None => "",
     };
@@ -243,12 +247,12 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::reply::test_support::{effect_ask, own_ask, question_ask, rule_ask};
+    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask, rule_ask};
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
         let asked = [effect_ask(0, "KXRT")];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, CodeRequirement::Optional), @r"
         **Bash needs your approval** (`KXRT`): there is no sandbox to run it in
 
         ```sh
@@ -266,7 +270,7 @@ mod tests {
     #[test]
     fn a_choice_that_means_nothing_is_left_out_and_a_rule_is_shown_whole() {
         let choices_of = |asked: &[Asked]| {
-            let text = message(asked, AskingChannel::Conversation, ReplyCode::Optional);
+            let text = message(asked, AskingChannel::Conversation, CodeRequirement::Optional);
             let choices = text.lines().filter(|line| line.starts_with("- `"));
             choices.collect::<Vec<_>>().join("\n")
         };
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn choices_of_a_calls_own_are_told_with_what_they_mean() {
         let asked = [own_ask("KXRT")];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, CodeRequirement::Optional), @r"
         **Leave needs your approval** (`KXRT`): there is no sandbox to run it in
 
         ```sh
@@ -313,19 +317,19 @@ mod tests {
     #[test]
     fn where_the_code_is_required_the_question_says_so() {
         let footer = |asked: &[Asked]| {
-            let text = message(asked, AskingChannel::Conversation, ReplyCode::Required);
+            let text = message(asked, AskingChannel::Conversation, CodeRequirement::Required);
             text.lines().next_back().unwrap_or_default().to_owned()
         };
         assert_snapshot!(footer(&[effect_ask(0, "KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply denies it and is passed to the model.");
         assert_snapshot!(footer(&[own_ask("KXRT")]), @"A number alone does not count here. Reply with the code and the number, such as `KXRT 1`. Any other reply counts as `3` and is passed to the model.");
-        assert_snapshot!(footer(&[effect_ask(0, "KXRT"), effect_ask(1, "BCDF")]), @"A number alone does not count here. Reply with one line, its code and its number, for each: `KXRT 1`, `BCDF 1`. Any other reply denies them all and is passed to the model.");
+        assert_snapshot!(footer(&[effect_ask(0, "KXRT"), effect_ask(1, "BCDF")]), @"A number alone does not count here. Reply with one line for each, its code and a number: `KXRT 1`, `BCDF 1`. Any other reply denies them all and is passed to the model.");
         assert_snapshot!(footer(&[question_ask()]), @"Reply with one line for each, in this order: a number, or your own words. Several choices are separated by commas. Numbers alone do not count here: begin the reply with the code, such as `KXRT 1`.");
     }
 
     #[test]
     fn several_approvals_stand_in_one_message() {
         let asked = [effect_ask(0, "KXRT"), effect_ask(1, "BCDF")];
-        let text = message(&asked, AskingChannel::Conversation, ReplyCode::Optional);
+        let text = message(&asked, AskingChannel::Conversation, CodeRequirement::Optional);
         assert!(text.contains("make 0") && text.contains("make 1"));
         assert!(text.contains("one line for each: `KXRT 1`, `BCDF 1`."), "{text}");
         assert_eq!(text.matches("- `3` deny").count(), 1, "{text}");
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn questions_are_told_with_their_options() {
         let asked = [question_ask()];
-        assert_snapshot!(message(&asked, AskingChannel::Conversation, ReplyCode::Optional), @r"
+        assert_snapshot!(message(&asked, AskingChannel::Conversation, CodeRequirement::Optional), @r"
         **Some questions** (`KXRT`)
 
         **Colour**: Which colour?
@@ -356,7 +360,7 @@ mod tests {
     fn a_question_that_is_answered_is_not_told_again() {
         let mut asked = question_ask();
         asked.answered = vec!["Red".to_owned()];
-        assert_snapshot!(message(&[asked], AskingChannel::AskUser, ReplyCode::Optional), @r"
+        assert_snapshot!(message(&[asked], AskingChannel::AskUser, CodeRequirement::Optional), @r"
         **A question** (`KXRT`)
 
         **Sizes**: Which sizes? (several may be chosen)
@@ -370,7 +374,7 @@ mod tests {
     #[test]
     fn the_message_says_where_to_decide_if_only_rest_does() {
         let asked = [effect_ask(0, "KXRT")];
-        let text = message(&asked, AskingChannel::Rest, ReplyCode::Optional);
+        let text = message(&asked, AskingChannel::Rest, CodeRequirement::Optional);
         assert!(text.contains(&format!("`POST /toolhand/v1/approvals/{}`", asked[0].id)), "{text}");
         assert!(!text.contains("Reply"), "{text}");
     }
@@ -381,7 +385,7 @@ mod tests {
         let About::Questions { questions } = &mut asked.ask.about else { unreachable!() };
         questions[0].question = "ok?\n\n**Bash needs your approval**\n- `1` deny".to_owned();
         questions[0].options[0].label = "x\n- `3` y\u{202e}".to_owned();
-        let text = message(&[asked], AskingChannel::Conversation, ReplyCode::Optional);
+        let text = message(&[asked], AskingChannel::Conversation, CodeRequirement::Optional);
         assert!(!text.contains("\n**Bash") && !text.contains("\n- `3` y"), "{text}");
         assert!(text.contains(r"\u{202e}"), "{text}");
     }

@@ -7,14 +7,14 @@ use crate::execution::ask::{About, Decision};
 
 /// What a person's message, or the answer of a dialog, decides.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reply {
+pub(crate) struct ReplyOutcome {
     pub(crate) decided: Vec<Decided>,
     /// The asks that it leaves out, with what is answered of them. They are asked again, and
     /// nothing runs before they are decided.
     pub(crate) left_out: Vec<Asked>,
 }
 
-impl Reply {
+impl ReplyOutcome {
     /// Decides nothing.
     pub(super) fn asks_again(asked: &[Asked]) -> Self {
         Self { decided: Vec::new(), left_out: asked.to_vec() }

@@ -3,7 +3,7 @@
 
 use super::codes::is_code;
 
-/// Some frontends escape what is escaped already.
+/// The most layers of escapes that are taken off: some frontends escape what is escaped already.
 const MAX_PASSES: usize = 4;
 
 /// The entities that frontends write for characters of Markdown and HTML.
@@ -23,7 +23,7 @@ pub(crate) fn shows(message: &str, question: &str) -> bool {
     place.is_some_and(|at| codes_in(&message[at + question.len()..]).is_empty())
 }
 
-/// The codes that a text shows as our questions do, each once, the last one first.
+/// The codes that a text shows as our questions do, each of them once, the last one first.
 pub(crate) fn codes_in(text: &str) -> Vec<String> {
     let mut codes: Vec<String> = Vec::new();
     for (end, _) in text.rmatch_indices("`)") {

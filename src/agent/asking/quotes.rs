@@ -2,7 +2,8 @@
 
 use super::question_text::folded;
 
-/// A shorter line may be a choice itself, or words of the person's own.
+/// The shortest line that counts as a quote: a shorter one may be a choice itself, or words of the
+/// person's own.
 const MIN_QUOTED_LINE: usize = 20;
 
 /// The words without the lines that quote the question. A quote of anything else stays: what

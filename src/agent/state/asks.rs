@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Phase, TurnEffect, TurnState};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::asking::codes::codes;
 use crate::agent::asking::enclosure::separator;
 use crate::agent::beginning::{AskingChannel, Decided};
@@ -257,9 +257,10 @@ impl TurnState {
             self.asks.held_back.push(TurnEvent::Asked(asked));
         }
         let shown = self.shown_text();
-        let code = ReplyCode::behind(&shown).or(self.start.reply_code);
-        let Presented { text, mut calls } = present(&asked, self.start.asking.channel, code);
-        let question = ShownQuestion::new(&text, code);
+        let code_requirement = CodeRequirement::behind(&shown).or(self.start.code_requirement);
+        let Presented { text, mut calls } =
+            present(&asked, self.start.asking.channel, code_requirement);
+        let question = ShownQuestion::new(&text, code_requirement);
         self.say(&shown, &text);
         self.asks.held_back.append(&mut calls.events);
         // Behind those that are asked now, to which the calls point by their places.

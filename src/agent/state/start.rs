@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::{Asking, Beginning};
 use crate::agent::compaction::ContextLimits;
 use crate::agent::conversation::Conversation;
@@ -43,7 +43,7 @@ pub(crate) struct TurnStart {
     pub(crate) notices: Vec<String>,
     pub(crate) asking: Asking,
     /// Whether a reply to what this turn asks must carry its code, whatever the turn says.
-    pub(crate) reply_code: ReplyCode,
+    pub(crate) code_requirement: CodeRequirement,
     /// The text of earlier turns that the client shows in one message with this one's.
     pub(crate) shown_before: String,
     /// Whether the client wants what the turn adds to the conversation.

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use self::pairs::Pairs;
 use super::*;
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, Decided, Resume};
 use crate::agent::compaction::{ContextLimits, KnowsPlans, Plans};
 use crate::agent::conversation::{Conversation, Opening};
@@ -172,7 +172,7 @@ impl Bench {
             beginning: Beginning::Ask,
             notices: Vec::new(),
             asking: Asking { channel: AskingChannel::Nobody, wait: Duration::ZERO },
-            reply_code: ReplyCode::Optional,
+            code_requirement: CodeRequirement::Optional,
             shown_before: String::new(),
             include_messages: false,
             began_ms: 1000,

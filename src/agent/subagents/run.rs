@@ -16,7 +16,7 @@ use super::AgentStarter;
 use super::answer::{RunEnd, Stop};
 use super::records::{AgentRecord, RunStatus};
 use crate::agent::agent_event::{AgentEvent, AgentStep};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, HistoryPiece};
 use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::delegation::{QueuedSlot, Resumption, Tell};
@@ -232,7 +232,7 @@ impl AgentStarter {
             notices: Vec::new(),
             asking: self.asking(run.record.in_background),
             // The parent asks in its own message.
-            reply_code: ReplyCode::Optional,
+            code_requirement: CodeRequirement::Optional,
             shown_before: String::new(),
             include_messages: false,
             began_ms: clock::now_ms(),
@@ -256,9 +256,7 @@ impl Run {
         let AgentRecord { agent_type, description, .. } = &self.record;
         let name = markdown::line(&agent_type.name);
         let task = markdown::code_within(description, MAX_TASK);
-        format!(
-            "Asked by the agent {name} ({task}). What stands in brackets are the model's words.\n\n"
-        )
+        format!("The agent {name} asks. Its task, in the model's words: {task}.\n\n")
     }
 
     /// The asks as the parent puts them to the person: with the agent that they come from.

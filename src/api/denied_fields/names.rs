@@ -4,13 +4,13 @@
 
 /// Why a request must not have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum RefusalReason {
     /// It could choose who answers, with which key, or who pays.
-    Steers,
+    Routing,
     /// It could let upstream or the provider act by itself.
-    Acts,
+    ProviderAction,
     /// It changes what the model is told, beside the messages and tools that this server sends.
-    Tells,
+    PromptChange,
 }
 
 /// Which part of a name a rule is about.
@@ -42,87 +42,86 @@ pub(super) struct NameList {
     pub(super) names: &'static [&'static str],
     pub(super) part: NamePart,
     pub(super) extent: Extent,
-    pub(super) reason: Reason,
+    pub(super) reason: RefusalReason,
 }
 
 pub(super) const LISTS: [NameList; 12] = [
     NameList {
-        names: &STEERING,
+        names: &LITELLM_FIELDS,
         part: NamePart::Whole,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_STARTS,
+        names: &LITELLM_STARTS,
         part: NamePart::Start,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_PARTS,
+        names: &LITELLM_PARTS,
         part: NamePart::Anywhere,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &STEERING_ENDS,
+        names: &LITELLM_ENDS,
         part: NamePart::End,
         extent: Extent::WithMetadata,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
         names: &["mcp_servers", "max_agentic_loops", "search_tool_name"],
         part: NamePart::Whole,
         extent: Extent::WithMetadata,
-        reason: Reason::Acts,
+        reason: RefusalReason::ProviderAction,
     },
     NameList {
-        names: &CHOOSING,
+        names: &ROUTING_FIELDS,
         part: NamePart::Whole,
         extent: Extent::TopLevel,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &CHOOSING_STARTS,
+        names: &ROUTING_STARTS,
         part: NamePart::Start,
         extent: Extent::TopLevel,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &ACTING,
+        names: &PROVIDER_ACTION_FIELDS,
         part: NamePart::Whole,
         extent: Extent::TopLevel,
-        reason: Reason::Acts,
+        reason: RefusalReason::ProviderAction,
     },
     NameList {
         names: &["tools", "tool_choice", "functions", "function_call", "web_search_options"],
         part: NamePart::Whole,
         extent: Extent::Forwarded,
-        reason: Reason::Acts,
+        reason: RefusalReason::ProviderAction,
     },
     NameList {
         names: &["speed", "background"],
         part: NamePart::Whole,
         extent: Extent::Chat,
-        reason: Reason::Steers,
+        reason: RefusalReason::Routing,
     },
     NameList {
-        names: &TELLING,
+        names: &PROMPT_FIELDS,
         part: NamePart::Whole,
         extent: Extent::Chat,
-        reason: Reason::Tells,
+        reason: RefusalReason::PromptChange,
     },
     NameList {
         names: &["_template", "_template_str"],
         part: NamePart::End,
         extent: Extent::Chat,
-        reason: Reason::Tells,
+        reason: RefusalReason::PromptChange,
     },
 ];
 
-/// What LiteLLM reads of a request or its metadata to choose address, key, route, prices,
-/// guardrails and where it logs.
-const STEERING: [&str; 71] = [
+/// Fields by which LiteLLM chooses address, key, route, price, guardrails or logging.
+const LITELLM_FIELDS: [&str; 71] = [
     "api_base",
     "base_url",
     "api_key",
@@ -196,7 +195,7 @@ const STEERING: [&str; 71] = [
     "weave_project_id",
 ];
 
-const STEERING_STARTS: [&str; 9] = [
+const LITELLM_STARTS: [&str; 9] = [
     "litellm_",
     "mock_",
     "aws_",
@@ -208,7 +207,7 @@ const STEERING_STARTS: [&str; 9] = [
     "output_cost",
 ];
 
-const STEERING_PARTS: [&str; 11] = [
+const LITELLM_PARTS: [&str; 11] = [
     "api_key",
     "api_base",
     "base_url",
@@ -222,11 +221,10 @@ const STEERING_PARTS: [&str; 11] = [
     "token_cost",
 ];
 
-const STEERING_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
+const LITELLM_ENDS: [&str; 4] = ["_url", "_token", "_callback", "_callbacks"];
 
-/// What routers and providers read at the top of a request to choose a model, a place, an account
-/// or another request's order.
-const CHOOSING: [&str; 46] = [
+/// Fields by which routers and providers choose a model, account or place in the queue.
+const ROUTING_FIELDS: [&str; 46] = [
     "adapter_id",
     "adapter_source",
     "azure",
@@ -276,7 +274,7 @@ const CHOOSING: [&str; 46] = [
 ];
 
 /// Names that LiteLLM keeps for itself, and those of one provider's account.
-const CHOOSING_STARTS: [&str; 10] = [
+const ROUTING_STARTS: [&str; 10] = [
     "_",
     "adaptive_router_",
     "agentcore_",
@@ -289,8 +287,8 @@ const CHOOSING_STARTS: [&str; 10] = [
     "sagemaker_",
 ];
 
-/// What lets a provider search, fetch, run code, or call servers on the operator's account.
-const ACTING: [&str; 44] = [
+/// Fields that let a provider search, fetch, run code or call servers.
+const PROVIDER_ACTION_FIELDS: [&str; 44] = [
     "additionalModelRequestFields",
     "additional_model_request_fields",
     "agent",
@@ -337,8 +335,8 @@ const ACTING: [&str; 44] = [
     "web_search",
 ];
 
-/// What replaces, cuts or adds to what the model is told, or how it is written down for it.
-const TELLING: [&str; 50] = [
+/// Fields that replace, cut or extend the prompt.
+const PROMPT_FIELDS: [&str; 50] = [
     "add_generation_prompt",
     "add_special_tokens",
     "additional_drop_params",

@@ -12,9 +12,9 @@ use crate::tools::choice_text::ChoiceText;
 /// What a reply answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expected {
-    /// So many questions of one ask, with a line each.
+    /// Questions of one ask, as many as this number; each is answered on a line of its own.
     Questions { code: String, count: usize },
-    /// Approvals, with one choice for all or a line `CODE choice` each.
+    /// Approvals that are answered with one choice for all or a line `CODE choice` each.
     Approvals {
         codes: Vec<String>,
         /// The choices that calls offer themselves.

@@ -20,6 +20,9 @@ use super::part::Part;
 use super::pattern::BashPattern;
 use super::word::Word;
 
+/// A longer word would push the rest of the rule out of sight.
+const MAX_WORD: usize = 40;
+
 const SUBCOMMANDS: [(&str, &[&str]); 14] = [
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test", "tree"]),
     ("docker", &["images", "logs", "ps", "version"]),
@@ -89,8 +92,6 @@ fn plain(word: &Word) -> Option<&str> {
     let is_short = (1..=MAX_WORD).contains(&text.len());
     (word.raw == text && is_short && text.chars().all(is_plain)).then_some(text)
 }
-
-const MAX_WORD: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -3,19 +3,19 @@
 use super::part::Part;
 use super::{Doubt, ParsedCommand};
 
-/// What was found in a command line.
+/// The programs that were found in a command line, or why they are not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CommandSummary {
     /// The commands of the line, in its order.
     Commands(Vec<NamedCommand>),
-    /// The line is not taken apart.
+    /// The reason why the programs in the line are not known.
     Doubtful(Doubt),
 }
 
 /// A command of a line, by the name of its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedCommand {
-    /// As it is written, without its directory.
+    /// The program's name as it is written, without its directory.
     pub(crate) program: String,
     /// The programs that it may run in its turn, as far as its words show.
     pub(crate) may_run: Vec<String>,

@@ -3,7 +3,8 @@
 
 use super::PatternError;
 
-/// What may stand behind a backslash: everything but letters and digits, which need none.
+/// Whether the character may stand behind a backslash: everything but letters and digits, which
+/// need none.
 fn may_be_escaped(c: char) -> bool {
     !c.is_alphanumeric()
 }

@@ -129,7 +129,10 @@ fn ends_with_answer(chain: &Chain, messages: &[ClientMessage]) -> bool {
 /// than for the model: it follows the question, or names the code of what was asked, or is a bare
 /// choice where the question is not shown. Where the server keeps the history, any message is.
 pub(crate) fn may_answer(chain: &Chain, asking: &TurnRecord, server_history: bool) -> bool {
-    let Some(words) = chain.reply().filter(|_| asking.has_asked()) else { return false };
+    if !asking.has_asked() {
+        return false;
+    }
+    let Some(words) = chain.reply() else { return false };
     let asked = asking.open().map_or(&[][..], |open| &open.asked);
     (server_history && chain.links.is_empty())
         || shows_question(chain, asking)
@@ -156,8 +159,11 @@ fn shown_before(chain: &Chain, found: &Found) -> String {
         return String::new();
     }
     let is_behind = found.links == chain.links.len() && found.users == 0;
+    if !is_behind {
+        return chain.last_shown().to_owned();
+    }
     let groups = groups(&found.path);
-    let Some(last) = groups.last().filter(|_| is_behind) else {
+    let Some(last) = groups.last() else {
         return chain.last_shown().to_owned();
     };
     let is_same = |link: &Link| canonical::is_same(&link.text, &last.said());

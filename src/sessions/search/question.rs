@@ -15,16 +15,16 @@ use crate::sessions::record::TurnRecord;
 use crate::store::rows::{ApprovalRow, TurnStatus};
 use crate::store::{ApprovalKey, StoreError, TurnKey};
 
-/// Of one question, so many codes are looked up.
+/// The most codes that are looked up for one question.
 const MAX_CODES: usize = 8;
 
-/// So many turns that asked the same again are looked at.
+/// The most turns that are looked at because they asked the same again.
 const MAX_ASKING_AGAIN: usize = 64;
 
 impl Search<'_> {
-    /// By the question that the list ends with, one user message behind it. Where the list does
-    /// not show all of it, by the code that the reply names. `None` also where several questions
-    /// fit.
+    /// Finds the turn whose question the list ends with, one user message behind it. Where the list
+    /// does not show all of it, the code that the reply names finds it. `None` also where several
+    /// questions fit.
     pub(crate) async fn by_question(&self) -> Result<Option<Found>, StoreError> {
         let Some(reply) = self.chain.reply() else { return Ok(None) };
         let shown = self.chain.last_message();
@@ -39,8 +39,8 @@ impl Search<'_> {
         }
     }
 
-    /// The newest turn that asks under these codes, of those that fit. `None` where turns fit that
-    /// ask about different calls.
+    /// Finds the newest turn that asks under these codes, of those that fit. `None` where turns fit
+    /// that ask about different calls.
     async fn asking(
         &self,
         codes: Vec<String>,
@@ -60,8 +60,8 @@ impl Search<'_> {
         Ok(asking)
     }
 
-    /// By the code of the reply, if the session has decided about it before: another reply finds
-    /// what became of it.
+    /// Finds the turn that took up the decision named by the reply's code, if the session has
+    /// decided about it before: another reply finds what became of it.
     pub(crate) async fn by_decided_code(
         &self,
         session: &SessionId,
@@ -84,11 +84,13 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The turn that asked, and those that asked the same again, in their order.
+    /// Loads the turn that asked, and those that asked the same again, in their order.
     async fn turns_asking(&self, row: &ApprovalRow) -> Result<Vec<Arc<TurnRecord>>, StoreError> {
         let mut asking: Vec<Arc<TurnRecord>> = Vec::new();
         let mut next = vec![row.turn.clone()];
-        while let Some(id) = next.pop().filter(|_| asking.len() < MAX_ASKING_AGAIN) {
+        while asking.len() < MAX_ASKING_AGAIN
+            && let Some(id) = next.pop()
+        {
             let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
             for mut turn in self.records(matching::turns(rows)).await? {
                 // By now it may have been taken up.
@@ -102,7 +104,7 @@ impl Search<'_> {
         Ok(asking)
     }
 
-    /// What the list goes on from, if it ends with the question of this turn.
+    /// Returns what the list goes on from, if it ends with the question of this turn.
     async fn at_question(&self, asking: &TurnRecord) -> Result<Found, StoreError> {
         let session = asking.row.session.clone();
         let tree = self.tree(&session).await?;

@@ -53,7 +53,8 @@ impl Default for Progress {
 }
 
 /// How long a person may answer a question, and a client a call of its own. For so long after a
-/// jump of the clock, time is counted without the clock: whatever waited then can be answered still.
+/// jump of the clock, time is counted without the clock: whatever waited then can be answered
+/// still.
 const VALIDITY: Duration = Duration::from_secs(3600 * 24);
 
 /// Tells the age of sessions, and notices when the clock is set.
@@ -66,13 +67,13 @@ pub(super) struct Clock {
     counted_from: (i64, Instant),
 }
 
-/// The time of day in milliseconds since 1970, as far as a step may go by it.
+/// What a step may take for the time of day, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
-    /// By which sessions are old. `None` while the clock is in doubt.
-    pub(super) believed: Option<i64>,
-    /// By which questions expire.
-    pub(super) valid: i64,
+pub(super) struct ClockReading {
+    /// The time by which sessions are too old. `None` while the clock is in doubt.
+    pub(super) trusted_ms: Option<i64>,
+    /// The time by which questions expire.
+    pub(super) expiry_ms: i64,
 }
 
 impl Clock {
@@ -85,9 +86,9 @@ impl Clock {
         Self { wall_ms, seen: now, doubted_until: is_long.then(|| now + DOUBT), counted_from }
     }
 
-    pub(super) fn read(&mut self, wall_ms: i64, now: Instant) -> Now {
-        let believed = self.believed(wall_ms, now);
-        Now { believed, valid: self.counted(wall_ms, now) }
+    pub(super) fn read(&mut self, wall_ms: i64, now: Instant) -> ClockReading {
+        let trusted_ms = self.trusted(wall_ms, now);
+        ClockReading { trusted_ms, expiry_ms: self.counted(wall_ms, now) }
     }
 
     /// The time without the jumps of the last day.
@@ -99,7 +100,7 @@ impl Clock {
 
     /// The time in milliseconds since 1970, unless it is in doubt. A clock that was set back
     /// deletes too little, which is harmless.
-    fn believed(&mut self, wall_ms: i64, now: Instant) -> Option<i64> {
+    fn trusted(&mut self, wall_ms: i64, now: Instant) -> Option<i64> {
         let passed = millis(now.saturating_duration_since(self.seen));
         if passed + millis(STEP) < wall_ms.saturating_sub(self.wall_ms) {
             self.doubted_until = Some(now + DOUBT);
@@ -126,9 +127,9 @@ pub(super) fn newest_use(connection: &Connection) -> rusqlite::Result<Option<i64
     connection.query_row(sql, [], |row| row.get(0)).optional()
 }
 
-/// The sessions that are forgotten, each held so that nobody uses it meanwhile.
+/// The sessions that one step forgets, each held so that nobody uses it meanwhile.
 #[derive(Debug, Default)]
-pub(super) struct Forgetting {
+pub(super) struct RetentionStep {
     in_use: Option<Arc<dyn SessionsInUse>>,
     holds: Vec<Box<dyn SessionHold>>,
     /// Whether a session was passed over that somebody used.
@@ -136,7 +137,7 @@ pub(super) struct Forgetting {
     pub(super) forgotten: Vec<ForgottenSession>,
 }
 
-impl Forgetting {
+impl RetentionStep {
     /// `in_use` knows which sessions are used; without it none is.
     pub(super) fn new(in_use: Option<Arc<dyn SessionsInUse>>) -> Self {
         Self { in_use, ..Self::default() }
@@ -153,23 +154,23 @@ impl Forgetting {
     }
 }
 
-/// Does a bounded piece of work. Adds the sessions that are forgotten.
+/// Does a bounded piece of work, and adds the sessions that it forgets.
 pub(super) fn step(
     connection: &Connection,
     settings: &StoreSettings,
-    now: Now,
+    now: ClockReading,
     progress: &mut Progress,
-    forgetting: &mut Forgetting,
+    retention_step: &mut RetentionStep,
 ) -> rusqlite::Result<Step> {
     if sweep(connection)? {
         return Ok(Step::More);
     }
     let is_full = settings.max_bytes < used_bytes(connection)?;
-    let oldest_kept = now.believed.map(|now| now.saturating_sub(millis(settings.retention)));
-    let limits = Limits { is_full, oldest_kept_ms: oldest_kept, valid_ms: now.valid };
-    match next_to_forget(connection, limits, progress, forgetting)? {
+    let oldest_kept = now.trusted_ms.map(|now| now.saturating_sub(millis(settings.retention)));
+    let limits = Limits { is_full, oldest_kept_ms: oldest_kept, valid_ms: now.expiry_ms };
+    match next_to_forget(connection, limits, progress, retention_step)? {
         Found::Session(id) => {
-            forgetting.forgotten.extend(changes::forget(connection, &id)?);
+            retention_step.forgotten.extend(changes::forget(connection, &id)?);
             Ok(Step::More)
         }
         Found::NoneYet => Ok(Step::More),
@@ -197,14 +198,14 @@ enum Found {
     Nothing,
 }
 
-/// Which sessions a step may forget.
+/// The limits of one retention step.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Any: all together are too large.
+    /// Whether the store is over its size: any session may go.
     is_full: bool,
-    /// Those used before. `None`: none is too old.
+    /// Sessions used before this time are too old. `None`: none is too old.
     oldest_kept_ms: Option<i64>,
-    /// [`Now::valid`].
+    /// The time by which questions expire, [`ClockReading::expiry_ms`].
     valid_ms: i64,
 }
 
@@ -214,7 +215,7 @@ fn next_to_forget(
     connection: &Connection,
     Limits { is_full, oldest_kept_ms, valid_ms }: Limits,
     progress: &mut Progress,
-    forgetting: &mut Forgetting,
+    retention_step: &mut RetentionStep,
 ) -> rusqlite::Result<Found> {
     let mut oldest = connection.prepare_cached(
         "SELECT seq, id, updated_ms, used FROM sessions WHERE id IS NOT NULL AND ?1 < used \
@@ -230,7 +231,7 @@ fn next_to_forget(
         }
         progress.used = row.get(3)?;
         let id = columns::id(row, 1, SessionId::parse)?;
-        if !is_needed(connection, row.get(0)?, valid_ms)? && forgetting.hold(&id) {
+        if !is_needed(connection, row.get(0)?, valid_ms)? && retention_step.hold(&id) {
             return Ok(Found::Session(id));
         }
     }
@@ -363,14 +364,14 @@ mod tests {
         let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
         let mut clock = Clock::new(wall, Some(wall - DAY), start);
 
-        assert_eq!(clock.believed(wall + 60_000, after(1)), Some(wall + 60_000));
+        assert_eq!(clock.trusted(wall + 60_000, after(1)), Some(wall + 60_000));
         // A year ahead.
         let ahead = wall + 365 * DAY;
-        assert_eq!(clock.believed(ahead, after(2)), None);
-        assert_eq!(clock.believed(ahead + 60 * 60_000, after(62)), Some(ahead + 60 * 60_000));
+        assert_eq!(clock.trusted(ahead, after(2)), None);
+        assert_eq!(clock.trusted(ahead + 60 * 60_000, after(62)), Some(ahead + 60 * 60_000));
         // Set back, it is believed: nothing is older than it was.
-        assert_eq!(clock.believed(wall, after(63)), Some(wall));
-        assert_eq!(clock.believed(wall - DAY, after(64)), Some(wall - DAY));
+        assert_eq!(clock.trusted(wall, after(63)), Some(wall));
+        assert_eq!(clock.trusted(wall - DAY, after(64)), Some(wall - DAY));
     }
 
     #[tokio::test(start_paused = true)]
@@ -379,7 +380,7 @@ mod tests {
         let (start, wall) = (Instant::now(), 1_000 * DAY);
         let after = |hours: u64| start + Duration::from_secs(3600 * hours);
         let mut clock = Clock::new(wall, Some(wall - HOUR), start);
-        let mut valid = |wall, now| clock.read(wall, now).valid;
+        let mut valid = |wall, now| clock.read(wall, now).expiry_ms;
 
         assert_eq!(valid(wall, start), wall - HOUR, "the server may have been off for no time");
         assert_eq!(valid(wall + 2 * HOUR, after(2)), wall + HOUR);
@@ -397,9 +398,9 @@ mod tests {
     async fn d9_a_start_long_after_the_last_use_deletes_nothing_at_once() {
         let (start, wall) = (Instant::now(), 1_000 * DAY);
         let mut clock = Clock::new(wall, Some(wall - 8 * DAY), start);
-        assert_eq!(clock.believed(wall, start), None);
-        assert_eq!(clock.believed(wall + 3_600_000, start + DOUBT), Some(wall + 3_600_000));
+        assert_eq!(clock.trusted(wall, start), None);
+        assert_eq!(clock.trusted(wall + 3_600_000, start + DOUBT), Some(wall + 3_600_000));
         let mut clock = Clock::new(wall, None, start);
-        assert_eq!(clock.believed(wall, start), Some(wall));
+        assert_eq!(clock.trusted(wall, start), Some(wall));
     }
 }

@@ -17,7 +17,7 @@ use super::changes::{self, Applier, ChangeError};
 use super::commits::{Commit, Commits, Incoming, Next, commits};
 use super::file::{self, DatabaseFile, OpenError};
 use super::readers::Readers;
-use super::retention::{self, Clock, Forgetting, Progress, Step};
+use super::retention::{self, Clock, Progress, RetentionStep, Step};
 use crate::clock;
 use crate::ids::TurnId;
 use crate::sync;
@@ -47,11 +47,11 @@ const TRANSACTIONS_PER_STEP: u32 = 8;
 /// be written. They count as crashed.
 pub(super) type Unended = Arc<Mutex<HashSet<TurnId>>>;
 
-/// Who knows which sessions are used, once somebody does.
+/// What knows which sessions are in use, once the store was told of it.
 pub(super) type InUse = Arc<OnceLock<Arc<dyn SessionsInUse>>>;
 
-/// What the thread shares with the store.
-pub(super) struct Shared {
+/// What the thread shares with the store: where it reports, and what it asks.
+pub(super) struct WriterChannels {
     pub(super) forgotten: mpsc::UnboundedSender<ForgottenSession>,
     pub(super) unended: Unended,
     pub(super) in_use: InUse,
@@ -70,7 +70,7 @@ impl Writer {
         connection: Connection,
         readers: Arc<Readers>,
         settings: StoreSettings,
-        Shared { forgotten, unended, in_use }: Shared,
+        WriterChannels { forgotten, unended, in_use }: WriterChannels,
     ) -> Result<Self, OpenError> {
         let path = file.path();
         let refuse = |error: &dyn std::fmt::Display| OpenError::new(&path, error);
@@ -320,25 +320,25 @@ impl WriterThread {
         self.retention_at = now + interval;
         let time = self.clock.read(clock::now_ms(), now);
         let Some(connection) = &self.connection else { return };
-        let mut forgetting = Forgetting::new(self.in_use.get().cloned());
+        let mut retention_step = RetentionStep::new(self.in_use.get().cloned());
         let mut step = || -> rusqlite::Result<Step> {
             connection.execute_batch("BEGIN IMMEDIATE")?;
             let (settings, progress) = (&self.settings, &mut self.progress);
-            let step = retention::step(connection, settings, time, progress, &mut forgetting)?;
+            let step = retention::step(connection, settings, time, progress, &mut retention_step)?;
             connection.execute_batch("COMMIT")?;
             Ok(step)
         };
         match step() {
             Ok(Step::Done) => {
                 self.since_retention = 0;
-                if forgetting.has_met_used {
+                if retention_step.has_met_used {
                     self.retention_at = now + AFTER_USED;
                 }
             }
             Ok(Step::More) => {
                 self.unsaved += TRANSACTION_SIZE;
                 self.retention_at = now;
-                self.tell(std::mem::take(&mut forgetting.forgotten));
+                self.tell(std::mem::take(&mut retention_step.forgotten));
             }
             Err(error) => self.failed(&error),
         }

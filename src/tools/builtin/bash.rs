@@ -222,10 +222,9 @@ impl Tool for Bash {
         let goes_on = self.has_tasks(context) && asked.may_go_on_alone();
         let time = match (self.is_for_background(input, context), goes_on) {
             (true, _) => "in the background".to_owned(),
-            (false, true) => format!(
-                "for {time}; if it still runs then, it goes on in the background, and the model \
-                 goes on without it"
-            ),
+            (false, true) => {
+                format!("for {time}, then on in the background while the model continues")
+            }
             (false, false) => format!("for at most {time}, then it is ended"),
         };
         let shown = preview::shown(&asked.command_summary()?, asked.command()?, &time);

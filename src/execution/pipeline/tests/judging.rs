@@ -145,7 +145,7 @@ async fn x15_the_models_words_stand_behind_the_command_and_as_such() {
     ```sh
     rm -r precious
     ```
-    in `$WORKSPACE`, for 120 s; if it still runs then, it goes on in the background, and the model goes on without it
+    in `$WORKSPACE`, for 120 s, then on in the background while the model continues
 
     In the model's words: ``List the files` - `1` allow\u{202e}``
     ");
@@ -158,7 +158,7 @@ async fn a_command_is_shown_whole_with_its_directory() {
     let shown = ground.asked("Bash", &bash("echo '```'\n\nrm -rf \u{200b}x")).await;
     let root = ground.path("").to_str().unwrap().trim_end_matches('/').to_owned();
     assert_snapshot!(shown.markdown.replace(&root, "$WORKSPACE"), @r"
-    not taken apart: the command line holds control characters, unusual blanks or braces around foreign letters
+    The programs in this line are not known: the command line holds control characters, unusual blanks or braces around foreign letters
 
     ````sh
     echo '```'

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 
 use super::super::{Assembled, Outcome, Request, assemble};
-use crate::agent::asking::bare_choice::ReplyCode;
+use crate::agent::asking::bare_choice::CodeRequirement;
 use crate::agent::beginning::{Beginning, HistoryPiece};
 use crate::agent::record::{
     Asked, AskingCall, End, Entry, OpenCall, OpenRound, Outcome as Ended, RecordedRound,
@@ -149,7 +149,7 @@ impl Script {
             asked: vec![asked],
             asked_by: Vec::new(),
             ends_with: None,
-            question: Some(ShownQuestion::new(&self.text, ReplyCode::Optional)),
+            question: Some(ShownQuestion::new(&self.text, CodeRequirement::Optional)),
         });
         self
     }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, StatementStatus};
 use super::super::changes::{self, ChangeError};
 use super::super::queries;
 use super::super::retention::{
-    self, Forgetting, IS_NEEDED, Now, Progress, Step, is_needed, needed_parameters,
+    self, ClockReading, IS_NEEDED, Progress, RetentionStep, Step, is_needed, needed_parameters,
 };
 use super::*;
 use crate::store::{SessionHold, SessionsInUse};
@@ -63,12 +63,12 @@ impl Database {
     /// What one search from end to end forgets, when everything together is too large.
     fn forget_all(&self, progress: &mut Progress) -> Vec<SessionId> {
         let settings = StoreSettings { max_bytes: 0, ..settings() };
-        let mut forgetting = Forgetting::new(self.in_use.clone());
-        let now = Now { believed: None, valid: now_ms() };
+        let mut retention_step = RetentionStep::new(self.in_use.clone());
+        let now = ClockReading { trusted_ms: None, expiry_ms: now_ms() };
         let mut step =
-            || retention::step(&self.connection, &settings, now, progress, &mut forgetting);
+            || retention::step(&self.connection, &settings, now, progress, &mut retention_step);
         while step().unwrap() == Step::More {}
-        forgetting.forgotten.into_iter().map(|session| session.id).collect()
+        retention_step.forgotten.into_iter().map(|session| session.id).collect()
     }
 }
 
@@ -242,10 +242,11 @@ fn the_ids_of_a_forgotten_session_begin_anew() {
     // Nor does the sweep take what is new for what is old.
     let settings = settings();
     let mut progress = Progress::default();
-    let now = Now { believed: None, valid: now_ms() };
-    let mut forgetting = Forgetting::default();
-    let mut step =
-        || retention::step(&database.connection, &settings, now, &mut progress, &mut forgetting);
+    let now = ClockReading { trusted_ms: None, expiry_ms: now_ms() };
+    let mut retention_step = RetentionStep::default();
+    let mut step = || {
+        retention::step(&database.connection, &settings, now, &mut progress, &mut retention_step)
+    };
     while step().unwrap() == Step::More {}
     assert_eq!((open(), entries()), expected);
     let sessions = "SELECT count(*) FROM sessions";

@@ -45,9 +45,11 @@ fn whole(line: &str) -> String {
 
 fn in_words(summary: &CommandSummary, line: &str) -> String {
     let mut words = match summary {
-        CommandSummary::Doubtful(doubt) => format!("not taken apart: {doubt}"),
+        CommandSummary::Doubtful(doubt) => {
+            format!("The programs in this line are not known: {doubt}")
+        }
         CommandSummary::Commands(commands) if commands.is_empty() => {
-            "no command, but variables or redirects".to_owned()
+            "Runs no program; sets variables or writes files".to_owned()
         }
         CommandSummary::Commands(commands) => {
             let plural = if commands.len() == 1 { "" } else { "s" };
@@ -123,7 +125,10 @@ mod tests {
             words.starts_with("1 command: `sudo` (may run `rm`); 31 lines; it holds"),
             "{words}"
         );
-        assert_eq!(in_words(&summary(&[]), "> a"), "no command, but variables or redirects");
+        assert_eq!(
+            in_words(&summary(&[]), "> a"),
+            "Runs no program; sets variables or writes files"
+        );
     }
 
     #[test]

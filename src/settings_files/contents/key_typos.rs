@@ -1,4 +1,4 @@
-//! Finds keys that were to be rules or hooks and are misspelt: other unknown keys are other
+//! Finds keys that were meant as rules or hooks and have a typo: other unknown keys are other
 //! programs' business, but a deny rule under a name that nobody reads must not pass in silence.
 
 use serde_json::{Map, Value};
@@ -7,11 +7,11 @@ use strsim::damerau_levenshtein;
 /// The keys whose loss would switch something off, at the top of the file.
 const AT_TOP: [&str; 4] = ["permissions", "hooks", "allowed_tools", "disabled_tools"];
 
-/// The same in `permissions`.
+/// The keys in `permissions` whose loss would switch something off.
 const IN_PERMISSIONS: [&str; 6] =
     ["allow", "ask", "deny", "allowed_tools", "disabled_tools", "additionalDirectories"];
 
-/// Other words for denying, which are no slip of a finger.
+/// Other words for denying, which are no typos.
 const WORDS_FOR_DENY: [&str; 9] = [
     "blacklist",
     "block",
@@ -34,27 +34,27 @@ pub(super) enum Level {
     Permissions,
 }
 
-/// A misspelt key.
+/// A key with a typo, and what to tell its author.
 #[derive(Debug)]
-pub(super) struct Slip {
+pub(super) struct KeyTypo {
     pub(super) key: String,
     pub(super) reason: String,
 }
 
 /// Refuses members that nobody reads and whose names are nearly those of rules or hooks.
-pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), Slip> {
+pub(super) fn check(unread: &Map<String, Value>, level: Level) -> Result<(), KeyTypo> {
     for key in unread.keys() {
-        if let Some(reason) = slip(key, level) {
-            return Err(Slip { key: key.clone(), reason });
+        if let Some(reason) = typo(key, level) {
+            return Err(KeyTypo { key: key.clone(), reason });
         }
     }
     Ok(())
 }
 
-fn slip(key: &str, level: Level) -> Option<String> {
+fn typo(key: &str, level: Level) -> Option<String> {
     let plain = plain(key);
     if level == Level::Top && ["allow", "ask", "deny"].contains(&plain.as_str()) {
-        return Some(format!("{key:?} stands in permissions"));
+        return Some(format!("move {key:?} into \"permissions\""));
     }
     let (place, known): (&str, &[&str]) = match level {
         Level::Top => ("", &AT_TOP),
@@ -66,7 +66,7 @@ fn slip(key: &str, level: Level) -> Option<String> {
     } else {
         known.iter().copied().find(|it| is_near(&plain, it, level))
     };
-    meant.map(|meant| format!("there is no {key:?}{place}; {meant:?} is meant"))
+    meant.map(|meant| format!("unknown key {key:?}{place}; did you mean {meant:?}?"))
 }
 
 /// Short words differ by little, so less is let through for them: `tools` is no `hooks`.
@@ -79,7 +79,7 @@ fn is_near(plain_key: &str, known: &str, level: Level) -> bool {
     damerau_levenshtein(plain_key, &known) <= most
 }
 
-/// Without what differs between the ways to join words.
+/// The key without what differs between the ways to join words.
 fn plain(key: &str) -> String {
     key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -89,31 +89,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_with_the_word_that_is_meant() {
+    fn a_typo_is_told_with_the_word_that_is_meant() {
         for (level, key, meant) in [
-            (Level::Top, "permission", "\"permissions\" is meant"),
-            (Level::Top, "Permissions", "\"permissions\" is meant"),
-            (Level::Top, "permisions", "\"permissions\" is meant"),
-            (Level::Top, "hook", "\"hooks\" is meant"),
-            (Level::Top, "disabled-tools", "\"disabled_tools\" is meant"),
-            (Level::Top, "Deny", "stands in permissions"),
-            (Level::Top, "ask", "stands in permissions"),
-            (Level::Permissions, "Deny", "\"deny\" is meant"),
-            (Level::Permissions, "denny", "\"deny\" is meant"),
-            (Level::Permissions, "denyed", "\"deny\" is meant"),
-            (Level::Permissions, "deny_", "\"deny\" is meant"),
-            (Level::Permissions, "denied", "\"deny\" is meant"),
-            (Level::Permissions, "disallowed", "\"deny\" is meant"),
-            (Level::Permissions, "asks", "\"ask\" is meant"),
-            (Level::Permissions, "disableTools", "\"disabled_tools\" is meant"),
+            (Level::Top, "permission", "did you mean \"permissions\"?"),
+            (Level::Top, "Permissions", "did you mean \"permissions\"?"),
+            (Level::Top, "permisions", "did you mean \"permissions\"?"),
+            (Level::Top, "hook", "did you mean \"hooks\"?"),
+            (Level::Top, "disabled-tools", "did you mean \"disabled_tools\"?"),
+            (Level::Top, "Deny", "into \"permissions\""),
+            (Level::Top, "ask", "into \"permissions\""),
+            (Level::Permissions, "Deny", "did you mean \"deny\"?"),
+            (Level::Permissions, "denny", "did you mean \"deny\"?"),
+            (Level::Permissions, "denyed", "did you mean \"deny\"?"),
+            (Level::Permissions, "deny_", "did you mean \"deny\"?"),
+            (Level::Permissions, "denied", "did you mean \"deny\"?"),
+            (Level::Permissions, "disallowed", "did you mean \"deny\"?"),
+            (Level::Permissions, "asks", "did you mean \"ask\"?"),
+            (Level::Permissions, "disableTools", "did you mean \"disabled_tools\"?"),
         ] {
-            let found = slip(key, level).unwrap_or_default();
+            let found = typo(key, level).unwrap_or_default();
             assert!(found.ends_with(meant), "{key}: {found}");
         }
     }
 
     #[test]
-    fn the_keys_of_other_programs_are_no_slips() {
+    fn the_keys_of_other_programs_are_no_typos() {
         for key in [
             "$schema",
             "model",
@@ -133,10 +133,10 @@ mod tests {
             "tips",
             "tools",
         ] {
-            assert_eq!(slip(key, Level::Top), None, "{key}");
+            assert_eq!(typo(key, Level::Top), None, "{key}");
         }
         for key in ["defaultMode", "disableBypassPermissionsMode", "disableAutoMode", "$comment"] {
-            assert_eq!(slip(key, Level::Permissions), None, "{key}");
+            assert_eq!(typo(key, Level::Permissions), None, "{key}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds slips in the text of a rule, with which it would be read and never match.
+//! Finds typos in the text of a rule, with which it would be read and never match.
 
 use super::KnownTool;
 use crate::permissions::kind::AccessKind;
