@@ -72,7 +72,7 @@ pub(crate) fn plain(text: &str) -> String {
     shown
 }
 
-/// As [`plain`], cut to at most `max` characters, which it says.
+/// Like [`plain`], cut to `max` characters with a note that it is cut.
 pub(crate) fn plain_within(text: &str, max: usize) -> String {
     let shown = plain(text);
     if shown.chars().count() <= max {
