@@ -112,7 +112,7 @@ impl Hooks {
         HookOutcome::combine(answers)
     }
 
-    /// One line for each hook, and below it what of it has no effect and how it failed last.
+    /// Lists each hook on a line, and below it what of it has no effect and how it failed last.
     /// `tools` are the names and aliases of all tools. Blocks.
     pub(crate) fn listed(&self, tools: &[&str]) -> Vec<String> {
         let failures = self.programs.as_ref().map(|programs| &programs.failures);

@@ -273,7 +273,7 @@ impl Permissions {
         self
     }
 
-    /// Where rules are kept; `None`: nobody can keep any.
+    /// The rules that are kept. `None` where nobody can keep any.
     pub(crate) fn kept_grants(&self) -> Option<&Arc<KeptGrants>> {
         self.kept.as_ref()
     }

@@ -11,7 +11,7 @@ use crate::text::is_hidden;
 /// The tag of what the server reminds the model of.
 const REMINDER: &str = "reminder";
 
-/// Stands for the beginning of a tag that is none of ours.
+/// The sign that stands for the beginning of a tag that is none of ours.
 const HARMLESS: char = '‹';
 
 /// Characters that read like `<`, beside those that Unicode itself takes for it.

@@ -87,7 +87,7 @@ fn exit_code(outcome: Outcome, signal: u8) -> ExitCode {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None`: this process was started to ignore it.
+    /// The signal of a terminal that closes. `None` where this process was started to ignore it.
     hangup: Option<Signal>,
 }
 

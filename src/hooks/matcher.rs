@@ -234,9 +234,9 @@ mod tests {
         let error = |text: &str| HookMatcher::try_from(text.to_owned()).unwrap_err();
         assert!(error("Edit Write").contains("is no tool's name"));
         assert!(error(" , | ").contains("names nothing"));
-        assert!(error("Edit, mcp__.*").contains("write | between"));
-        assert!(error("^Edit, ^Write").contains("write | between"));
-        assert!(error("mcp__.* Bash").contains("write | between"));
+        assert!(error("Edit, mcp__.*").contains("use | between"));
+        assert!(error("^Edit, ^Write").contains("use | between"));
+        assert!(error("mcp__.* Bash").contains("use | between"));
         for fine in ["a{1,2}", "[, ]x|Edit", r"\,|Edit.", "mcp__.*|Bash"] {
             assert!(HookMatcher::try_from(fine.to_owned()).is_ok(), "{fine}");
         }

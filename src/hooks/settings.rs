@@ -263,7 +263,7 @@ mod tests {
         assert!(error("command = \"a\"\non_error = \"ask\"").contains("ask"));
         assert!(error("command = []").contains("is empty"));
         assert!(error("command = 5").contains("a list of texts"));
-        assert!(error("command = [\"a\"]\nargs = []").contains("behind the program"));
+        assert!(error("command = [\"a\"]\nargs = []").contains("leave it out"));
         assert!(error("command = \"a\"\nargs = [\"\\u0000\"]").contains("NUL"));
         assert!(error("command = \"a\"\nmatcher = \"Edit Write\"").contains("is no tool's name"));
         assert!(error("").contains("command"));

@@ -236,7 +236,8 @@ fn fitting(cells: &[Cell], columns: usize) -> usize {
     fit.count().max(1).min(cells.len())
 }
 
-/// Behind the last operator, else behind the last blank, else at the end.
+/// Finds the best end of a line: behind the last operator, else behind the last blank, else at the
+/// end.
 fn best_end(cells: &[Cell]) -> usize {
     let best = cells.iter().map(|cell| cell.end).max().filter(|best| *best != LineEnd::Bad);
     let last = best.and_then(|best| cells.iter().rposition(|cell| cell.end == best));

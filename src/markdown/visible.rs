@@ -65,7 +65,7 @@ pub(super) fn repeated(c: char, count: usize) -> String {
     if count <= MAX_RUN { escaped.repeat(count) } else { note(&format!("{count} times {escaped}")) }
 }
 
-/// Longer runs of what has no shape of its own are counted.
+/// The longest run of what has no shape of its own that is shown; longer ones are counted.
 pub(super) const MAX_RUN: usize = 3;
 
 /// The blanks of a run, as a note.

@@ -35,7 +35,7 @@ pub(crate) struct Chain {
     pub(crate) end: ListEnd,
     /// The messages of the last link, as the client sent them.
     last_shown: ShownMessages,
-    /// All of the only message behind the last link, if the list ends with it.
+    /// The whole text of the only message behind the last link, if the list ends with it.
     reply: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct ChainTail {
 #[derive(Debug, Default)]
 struct ShownMessages {
     text: String,
-    /// Where the last message begins that says something.
+    /// The byte at which the last message begins that says something.
     last: usize,
 }
 
@@ -141,7 +141,7 @@ impl Chain {
         chain
     }
 
-    /// All that the assistant says in the last link, as the client sent it.
+    /// Returns all that the assistant says in the last link, as the client sent it.
     pub(crate) fn last_shown(&self) -> &str {
         &self.last_shown.text
     }

@@ -26,8 +26,8 @@ pub(crate) fn said(text: &str) -> String {
     said + &question
 }
 
-/// Where the last question of ours begins: its heading has a code, and stands behind a rule or
-/// first of all.
+/// Finds the byte at which the last question of ours begins: its heading has a code, and stands
+/// behind a rule or first of all.
 fn question_start(text: &str) -> usize {
     const RULE: &str = "\n---";
     let is_question = |rest: &str| {

@@ -207,7 +207,7 @@ impl Search<'_> {
         Ok(cut)
     }
 
-    /// All that was said in the link that ends with this turn, and the ids of the client's calls.
+    /// Loads what was said in the link that ends with this turn, and the ids of the client's calls.
     async fn link_shown(&self, turn: Turn) -> Result<(String, Vec<String>), StoreError> {
         let (mut turn, mut text) = (Some(turn), String::new());
         let mut ids: Vec<String> = Vec::new();

@@ -9,7 +9,7 @@ use crate::support::client::{Answer, ask, with};
 use super::door;
 
 /// Some names for each rule, and all names added last.
-const REFUSED: [&str; 24] = [
+const REFUSED: [&str; 26] = [
     "router_settings_override",
     "use_litellm_proxy",
     "specific_deployment",

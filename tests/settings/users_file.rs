@@ -72,8 +72,8 @@ fn a_file_that_cannot_be_understood_stops_the_start_and_names_the_line() {
         ("{\"permissions\": {\"deny\": [1]}}", "line 1: invalid type: integer"),
         ("{\"permissions\": {\"deny\": {}}}", "line 1: invalid type: map"),
         ("{\"permissions\": {\n\"deny\": [], \"deny\": []}}", "line 2: duplicate field"),
-        ("{\n\"permission\": {\"deny\": [\"Bash\"]}}", "line 2: there is no \"permission\""),
-        ("{\"permissions\": {\"denied\": [\"Bash\"]}}", "\"deny\" is meant"),
+        ("{\n\"permission\": {\"deny\": [\"Bash\"]}}", "line 2: unknown key \"permission\""),
+        ("{\"permissions\": {\"denied\": [\"Bash\"]}}", "did you mean \"deny\"?"),
         ("{\"deny\": [\"Bash\"]}", "into \"permissions\""),
         ("{\"permissions\": {\"deny\": [\"Bash(git reset:* --hard)\"]}}", "`:*` stands for"),
         ("{\"permissions\": {\"ask\": [\n\"Read(src/[a)\"]}}", "line 2: "),
@@ -101,7 +101,7 @@ fn hooks_that_cannot_be_read_stop_the_start() {
             "is no tool's name",
         ),
         ("{\"hooks\": {\"PreToolUse\": [{\"hook\": []}]}}", "hooks: is missing"),
-        ("{\"hook\": {}}", "\"hooks\" is meant"),
+        ("{\"hook\": {}}", "did you mean \"hooks\"?"),
     ] {
         let told = refusal(&text(written));
         assert!(told.contains(".claude/settings.json: ") && told.contains(reason), "{told}");
@@ -118,7 +118,7 @@ async fn check_ends_with_1_for_a_file_that_would_stop_the_start() {
         ("{", "line 1: "),
         ("{\"hooks\": 5}", "hooks: is neither"),
         ("{\"permissions\": {\"deny\": [\"Read([a)\"]}}", "never closed"),
-        ("{\"permissions\": {\"denyed\": []}}", "\"deny\" is meant"),
+        ("{\"permissions\": {\"denyed\": []}}", "did you mean \"deny\"?"),
     ] {
         fs::write(&path, written).expect("a file");
         let output = toolhand(&server, &["check"]);

@@ -33,8 +33,8 @@ impl CodeRequirement {
         if is_harmless(text) { Self::Optional } else { Self::Required }
     }
 
-    /// For a client that leaves the history to the server, or keeps it. What such a client shows
-    /// when a reply comes is not known: another one of its kind may have been asked since.
+    /// Requires the code of a client that leaves the history to the server. What such a client
+    /// shows when a reply comes is not known: another question may have been asked since.
     pub(crate) fn where_history_is_kept(by_server: bool) -> Self {
         if by_server { Self::Required } else { Self::Optional }
     }

@@ -67,8 +67,8 @@ fn block_ends(text: &str) -> String {
     ends.join("\n")
 }
 
-/// One line of HTML that ends what the markup of the text leaves open. Where nothing is open a
-/// reader sees nothing of it, so it need not be known what exactly is open: that depends on the
+/// Writes one line of HTML that ends what the markup of the text leaves open. Where nothing is open
+/// a reader sees nothing of it, so it need not be known what exactly is open: that depends on the
 /// reader.
 fn markup_ends(text: &str) -> String {
     let elements = open_elements(text);

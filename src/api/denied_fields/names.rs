@@ -5,11 +5,12 @@
 /// Why a request must not have a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusalReason {
-    /// It could choose who answers, with which key, or who pays.
+    /// The field could choose who answers, with which key, or who pays.
     Routing,
-    /// It could let upstream or the provider act by itself.
+    /// The field could let upstream or the provider act by itself.
     ProviderAction,
-    /// It changes what the model is told, beside the messages and tools that this server sends.
+    /// The field changes what the model is told, beside the messages and tools that this server
+    /// sends.
     PromptChange,
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct BashPattern {
     without_arguments: Option<Vec<String>>,
     /// Covers a part only as it is written, with nothing that changes what it does.
     is_literal: bool,
-    /// It was written with several blanks in a row, which are one, in the command too.
+    /// Whether it was written with several blanks in a row: these are one, in the command too.
     joins_blanks: bool,
 }
 

@@ -49,7 +49,7 @@ pub(super) fn check(written: &str) -> Result<(), PatternError> {
     Ok(())
 }
 
-/// No path has an empty name or `.` in it when it is judged.
+/// Refuses an empty name and `.`: no path has one in it when it is judged.
 fn check_names(written: &str) -> Result<(), PatternError> {
     let written = written.trim_start_matches('/');
     let names = written.strip_suffix('/').unwrap_or(written);

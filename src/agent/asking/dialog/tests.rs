@@ -1,3 +1,5 @@
+//! The dialogs of asks, and what their answers decide.
+
 use insta::assert_snapshot;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Replies in a few words, and what they decide.
+
 use super::*;
 use crate::agent::asking::test_support::{
     NOW, ask_of, effect_ask, own_ask, question, question_ask, rule_ask, shown,
