@@ -132,7 +132,8 @@ mod tests {
         	d\u{1b}[31m\u{a0}e\u{e0041}f\u{feff}\u{0}
         ```
         ");
-        assert_snapshot!(code("a\nb"), @r"`a\nb`");
+        assert_snapshot!(code("a\nb"), @"`a⏎b`");
+        assert_snapshot!(code(r"a\nb⏎c"), @r"`a\nb\u{23ce}c`");
         assert_snapshot!(line("a\n# b ![c](d) <i>"), @r"a # b !\[c](d) \<i>");
     }
 

@@ -179,6 +179,13 @@ fn decides(printed: &Value) -> bool {
     })
 }
 
+/// Whether the text begins with a whole object that means to decide, whatever follows it.
+fn first_object_decides(stdout: &str) -> bool {
+    let mut objects = serde_json::Deserializer::from_str(stdout).into_iter::<Value>();
+    let Some(Ok(first)) = objects.next() else { return false };
+    decides(&first) || first.get("continue").is_some_and(|goes_on| !goes_on.is_boolean())
+}
+
 fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
     let stdout = stdout.trim_start_matches('\u{feff}').trim_start();
     if !stdout.starts_with('{') {
@@ -206,7 +213,8 @@ fn printed(event: HookEvent, stdout: &str) -> Result<HookAnswer, HookFault> {
             }
             Ok(answer)
         }
-        Err(error) if may_decide(event, stdout) => {
+        // The protocol lets JSON pass that does not parse. This does: a word of it is another.
+        Err(error) if event.is_gate() && first_object_decides(stdout) => {
             Err(HookFault::NoAnswer(format!("printed a decision that cannot be read: {error}")))
         }
         Err(error) => {
@@ -321,6 +329,8 @@ mod tests {
             r#"{"hookSpecificOutput":{"permissionDecision":"DENY"}}"#,
             r#"{"hookSpecificOutput":{"permissionDecision":"denied"}}"#,
             r#"{"decision":"deny"}"#,
+            r#"{"decision": "maybe"}"#,
+            r#"{"continue": "no"}"#,
             r#"{"hookSpecificOutput":{"permissionDecision":"deny"}} done"#,
             r#"{"hookSpecificOutput":{"permissionDecision":"deny","permissionDecisionReason":5}}"#,
             r#"{"permissionDecision":"deny"}"#,
@@ -443,9 +453,7 @@ mod tests {
         for stdout in [
             "{",
             r#"{"decision": "block""#,
-            r#"{"decision": "maybe"}"#,
-            r#"{"continue": "no"}"#,
-            r#"{"hookSpecificOutput": {"permissionDecision": "perhaps"}}"#,
+            r#"{"systemMessage": 5}"#,
             "{} {}",
             &format!("{{\"a\":{}", "[".repeat(100_000)),
         ] {

@@ -129,7 +129,7 @@ static CODE: LazyLock<Regex> = LazyLock::new(|| {
 /// Words with which a question asks.
 static PHRASE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
-        r"(?i)\bneeds? your approval\b|\ballow once\b|\ballow for this session\b|\b(?:reply|answer|respond) with\b|\bnumber alone\b|\bpassed to the model\b|\b(?:reply|respond|answer|type|enter|press)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|ok|allow|always|deny|the number|a number|the code|its code)\b|\b(?:say|send|pick|choose|select|tell me)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|one|the first)\b|\by/n\b|\(\s*[1-4]\s*=",
+        r"(?i)\bneeds? your approval\b|\ballow once\b|\ballow for this session\b|\b(?:reply|answer|respond) with\b|\bnumber alone\b|\bpassed to the model\b|\b(?:reply|respond|answer|type|enter|press)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|ok|allow|always|deny|the number|a number|the code|its code)\b|\b(?:say|send|pick|choose|select|tell me)\b[^.!?]{0,40}\b(?:[1-4]|yes|no|y|n|one|the first)\b|\by/n\b|\b[1-4] = [a-z]",
     )
 });
 

@@ -41,7 +41,7 @@ fn of_an_answer_that_was_held_the_client_gets_the_last_text_alone_where_it_wants
     bench.on(holds()).expect(r#"before"{\"a\":1}" round2 ask"#);
     let messages = bench.messages();
     assert_eq!(messages[0]["content"], "{\"a\":1}");
-    assert!(messages[1]["content"].as_str().unwrap().contains("asks you to go on: more"));
+    assert!(messages[1]["content"].as_str().unwrap().contains("asks you to go on:\nmore"));
     bench.text("{\"a\":2}").finish("stop").done().expect("hang stopping:true");
     bench.on(Event::Stopping(HookOutcome::default()));
     bench.expect(r#"text"{\"a\":2}" FINISHED:stop STOP"#);
