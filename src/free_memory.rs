@@ -5,8 +5,12 @@
 //! for ever.
 #![expect(unsafe_code, reason = "the allocator has no safe form of this call")]
 
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 /// Long enough that turns which follow each other find the memory of the one before.
@@ -24,10 +28,38 @@ pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl
             let_go();
         }
         if is_quiet {
+            ROUNDS.fetch_add(1, Ordering::Relaxed);
+            wake_threads();
             // It may walk through much memory.
             _ = tokio::task::spawn_blocking(return_all).await;
         }
         was_quiet = is_quiet;
+    }
+}
+
+/// How often memory was to be returned.
+static ROUNDS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The round in which this thread has returned its memory.
+    static RETURNED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns what this thread keeps of freed memory, once a round. The runtime calls it when a thread
+/// has nothing to do: each thread has memory of its own, which no other can return.
+pub(crate) fn return_of_thread() {
+    let round = ROUNDS.load(Ordering::Relaxed);
+    if RETURNED.replace(round) != round {
+        return_all();
+    }
+}
+
+/// Gives each thread of the runtime something to do, so that it has nothing to do again.
+fn wake_threads() {
+    /// While one thread is busy with it, the others take theirs.
+    const BUSY: Duration = Duration::from_millis(1);
+    for _ in 0..Handle::current().metrics().num_workers() {
+        tokio::spawn(async { thread::sleep(BUSY) });
     }
 }
 

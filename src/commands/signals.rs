@@ -6,11 +6,12 @@ use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::ExitCode;
 
-use tokio::runtime::Runtime;
+use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{Failure, say};
+use crate::free_memory;
 use crate::processes;
 
 /// SIGHUP comes when the terminal closes.
@@ -49,7 +50,10 @@ pub(crate) fn run_to_outcome<F>(
 where
     F: Future<Output = Result<Outcome, Failure>>,
 {
-    let runtime = Runtime::new()?;
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .on_thread_park(free_memory::return_of_thread)
+        .build()?;
     processes::adopt_orphans();
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;

@@ -109,6 +109,9 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
              comma or a blank; use | between alternatives"
         ));
     }
+    if let Some(c) = foreign_to_names(pattern) {
+        return Err(format!("the matcher {pattern:?}: no tool's name has {c:?}; remove it"));
+    }
     let compiled = RegexBuilder::new(pattern)
         .backtrack_limit(MAX_STEPS)
         .delegate_size_limit(MAX_COMPILED_BYTES)
@@ -118,6 +121,17 @@ fn compiled(pattern: &str) -> Result<Regex, String> {
         let why = why.lines().last().unwrap_or_default().trim();
         format!("the matcher {pattern:?} does not compile: {why}")
     })
+}
+
+/// A character that is in no name and means nothing in a pattern. Most of them come from the form
+/// of other rules: `Bash(git:*)`, `/Bash/i`, `"Bash"`.
+fn foreign_to_names(pattern: &str) -> Option<char> {
+    const GROUPS: [&str; 5] = ["(?:", "(?=", "(?!", "(?<=", "(?<!"];
+    let mut rest = pattern.to_owned();
+    for group in GROUPS {
+        rest = rest.replace(group, "");
+    }
+    rest.chars().find(|c| !c.is_ascii() || ":;&/!\"'`".contains(*c))
 }
 
 /// Whether the pattern wants a comma or a blank in a name. Those of `{1,2}` and in classes mean
@@ -237,7 +251,12 @@ mod tests {
         assert!(error("Edit, mcp__.*").contains("use | between"));
         assert!(error("^Edit, ^Write").contains("use | between"));
         assert!(error("mcp__.* Bash").contains("use | between"));
-        for fine in ["a{1,2}", "[, ]x|Edit", r"\,|Edit.", "mcp__.*|Bash"] {
+        for slip in ["Bash(git:*)", "/Bash/i", "Edit;Bash", "!Edit", "\u{201c}Bash\u{201d}"] {
+            assert!(error(slip).contains("no tool's name has"), "{slip}");
+        }
+        for fine in
+            ["^(?!mcp__).*$", "(?:Edit|Bash)", "a{1,2}", "[, ]x|Edit", r"\,|Edit.", "mcp__.*|Bash"]
+        {
             assert!(HookMatcher::try_from(fine.to_owned()).is_ok(), "{fine}");
         }
     }

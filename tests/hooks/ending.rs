@@ -84,7 +84,7 @@ async fn an_answer_that_the_client_wants_continued_is_held_as_well() {
     let told: Vec<String> = crate::sessions::told(&held);
     assert_eq!(told[..2], ["user: Tell.", "assistant: Once upon"]);
     assert!(told[2].contains("not finished") && told[3] == "assistant:  a time.", "{told:?}");
-    assert!(told[4].contains("asks you to go on: more"), "{told:?}");
+    assert!(told[4].contains("asks you to go on:\nmore"), "{told:?}");
 
     // What was hidden is there again, byte for byte.
     upstream.round(says("Bye."));

@@ -3,14 +3,28 @@
 use super::KnownTool;
 use crate::permissions::kind::AccessKind;
 use crate::permissions::unbuilt_tools::UnbuiltTool;
+use crate::text::is_hidden;
 
 /// Why the text, which could be read as a rule, would never match what its author means.
 pub(super) fn find(rule: &str, known: &[KnownTool<'_>]) -> Option<&'static str> {
     if rule.chars().any(char::is_control) {
         return Some("a rule has no control characters");
     }
-    if names_a_parameter(rule) {
+    if rule.chars().any(is_hidden) {
+        return Some("remove the characters that cannot be seen");
+    }
+    let (tool, specifier) = specifier_of(rule);
+    if names_a_parameter(specifier) {
         return Some("the pattern stands alone in the brackets, without a name and `=`");
+    }
+    if is_quoted(specifier) {
+        return Some("remove the quotes around the pattern");
+    }
+    if specifier.ends_with(":*") && is_of_paths(tool) {
+        return Some("`:*` is for commands; write /** for all below a directory");
+    }
+    if has_long_dash(specifier) {
+        return Some("an option begins with a hyphen (-), not with a longer dash");
     }
     for (at, _) in rule.match_indices(')') {
         if begins_with_another_rule(&rule[at + 1..], known) {
@@ -20,11 +34,36 @@ pub(super) fn find(rule: &str, known: &[KnownTool<'_>]) -> Option<&'static str> 
     None
 }
 
+/// The tool, and what stands in the brackets behind it.
+fn specifier_of(rule: &str) -> (&str, &str) {
+    let (tool, behind) = rule.split_once('(').unwrap_or((rule, ""));
+    (tool.trim(), behind.strip_suffix(')').unwrap_or(behind))
+}
+
+/// Whether the whole specifier stands in quotes: `Bash("rm *")`.
+fn is_quoted(specifier: &str) -> bool {
+    let inside = |quote: char| specifier.strip_prefix(quote)?.strip_suffix(quote);
+    ['"', '\'', '`']
+        .into_iter()
+        .any(|quote| inside(quote).is_some_and(|text| !text.contains(quote)))
+}
+
+fn is_of_paths(tool: &str) -> bool {
+    matches!(tool, "Read" | "Edit" | "Write" | "NotebookEdit" | "Glob" | "Grep")
+}
+
+/// Whether a dash stands like the hyphen of an option: editors turn one into the other.
+fn has_long_dash(specifier: &str) -> bool {
+    specifier.split(' ').any(|word| {
+        let option = word.trim_start_matches(|c| matches!(c, '\u{2010}'..='\u{2015}'));
+        option.len() < word.len() && option.starts_with(|c: char| c.is_ascii_alphanumeric())
+    })
+}
+
 /// Whether the specifier begins like an argument of a call: `Read(file_path=/x)`.
-fn names_a_parameter(rule: &str) -> bool {
+fn names_a_parameter(specifier: &str) -> bool {
     const PARAMETERS: [&str; 7] =
         ["file_path", "notebook_path", "path", "pattern", "command", "url", "domain"];
-    let specifier = rule.split_once('(').map_or("", |(_, specifier)| specifier);
     specifier.split_once('=').is_some_and(|(name, _)| PARAMETERS.contains(&name.trim()))
 }
 
@@ -67,6 +106,18 @@ mod tests {
             assert!(found(rule).is_some_and(|why| why.contains("alone")), "{rule}");
         }
         assert_eq!(found("Bash(git config user.name=*)"), None);
+        for (rule, expected) in [
+            ("Bash(\"rm *\")", "quotes"),
+            ("Read('src/a')", "quotes"),
+            ("Read(src/a:*)", "`:*`"),
+            ("Bash(rm \u{2013}rf *)", "hyphen"),
+            ("Read(src/\u{200b}a)", "cannot be seen"),
+        ] {
+            assert!(found(rule).is_some_and(|why| why.contains(expected)), "{rule}");
+        }
+        for rule in ["Bash(npm:*)", "Bash(\"my tool\" \"x\")", "Read(a \u{2013} b.txt)"] {
+            assert_eq!(found(rule), None, "{rule}");
+        }
         assert!(found("Bash(a\nb)").is_some_and(|why| why.contains("control")));
     }
 }
