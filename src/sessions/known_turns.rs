@@ -121,6 +121,11 @@ impl KnownTurns {
         }
     }
 
+    /// Forgets all of them. What is asked for next is loaded from the store.
+    pub(super) fn forget_all(&self) {
+        *sync::lock(&self.0) = State::default();
+    }
+
     pub(super) fn forget(&self, scope: Scope, session: &SessionId) {
         sync::lock(&self.0).forget(&(scope, session.clone()));
     }

@@ -330,10 +330,11 @@ impl Running {
         while keepers.join_next().await.is_some() {}
     }
 
-    /// Gives up what is kept of ended turns for clients that come back. They are then told from
-    /// the records.
+    /// Gives up what is kept in memory of ended turns, for clients that come back and for the
+    /// next requests of their sessions. These are then told from the records.
     pub(crate) fn forget_ended(&self) {
         self.memory.forget_unread();
+        self.known.forget_all();
     }
 
     /// Ends all turns: they may go on for `grace`, then `turns_over` is cancelled, and what still
