@@ -71,11 +71,13 @@ impl Order {
         with(conversation(&list), json!({ "toolhand": members }))
     }
 
-    /// Notes what a reply with this choice says of a command.
-    fn decide(&mut self, command: usize, choice: &str, way: Way) {
+    /// Notes what a reply with this choice says of a command. A denial behind a question that was
+    /// asked again since may be asked again itself.
+    fn decide(&mut self, command: usize, choice: &str, (way, of): (Way, usize)) {
+        let newest = self.shown.iter().rposition(|shown| shown.command == command);
         if matches!(choice, "1" | "yes" | "2") {
             self.allowed[command] = true;
-        } else if way == Way::List && !self.allowed[command] {
+        } else if way == Way::List && newest == Some(of) && !self.allowed[command] {
             self.denied[command] = true;
         }
     }
@@ -157,16 +159,18 @@ async fn reply(order: &mut Order, (way, of, words): (Way, usize, &str), client: 
     match (way, named) {
         // Behind a question its own code counts, and no other.
         (Way::List, Some(command)) if command == question.command => {
-            order.decide(command, choice, way);
+            order.decide(command, choice, (way, of));
         }
         // A question that says so takes no bare choice.
         (Way::List, None)
             if code.is_empty()
                 && !question.text.contains("A number alone does not count here.") =>
         {
-            order.decide(question.command, choice, way);
+            order.decide(question.command, choice, (way, of));
         }
-        (Way::Server | Way::Without, Some(command)) => order.decide(command, choice, way),
+        (Way::Server | Way::Without, Some(command)) => {
+            order.decide(command, choice, (way, of));
+        }
         _ => {}
     }
     let answer = client.chat(&order.body(way, &question, words)).await;
