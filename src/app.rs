@@ -204,7 +204,7 @@ impl Server {
         let revoking = async {
             match self.live_keys {
                 Some(keys) => {
-                    keys.watch(|now| stop_servers_of_revoked_keys(self.mcp.as_ref(), now)).await
+                    keys.watch(|now| stop_servers_of_revoked_keys(self.mcp.as_ref(), now)).await;
                 }
                 None => std::future::pending().await,
             }

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Long enough that turns which follow each other find the memory of the one before.
@@ -29,7 +30,7 @@ pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl
         }
         if is_quiet {
             ROUNDS.fetch_add(1, Ordering::Relaxed);
-            wake_threads();
+            wake_threads().await;
             // It may walk through much memory.
             _ = tokio::task::spawn_blocking(return_all).await;
         }
@@ -55,12 +56,14 @@ pub(crate) fn return_of_thread() {
 }
 
 /// Gives each thread of the runtime something to do, so that it has nothing to do again.
-fn wake_threads() {
+async fn wake_threads() {
     /// While one thread is busy with it, the others take theirs.
     const BUSY: Duration = Duration::from_millis(1);
+    let mut busy = JoinSet::new();
     for _ in 0..Handle::current().metrics().num_workers() {
-        tokio::spawn(async { thread::sleep(BUSY) });
+        busy.spawn(async { thread::sleep(BUSY) });
     }
+    while busy.join_next().await.is_some() {}
 }
 
 fn return_all() {

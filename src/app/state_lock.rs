@@ -4,7 +4,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::process::Pid;
@@ -30,10 +30,11 @@ pub(super) struct StateLock {
 /// Takes the locks, and writes our process id into the file for servers that come later. What a
 /// dead server seems to hold is tried again for a moment.
 pub(super) fn lock(directory: &File) -> Result<StateLock, String> {
-    let until = Instant::now() + PATIENCE;
+    let mut waited = Duration::ZERO;
     lock_while(directory, || {
         thread::sleep(AGAIN_AFTER);
-        Instant::now() < until
+        waited += AGAIN_AFTER;
+        waited < PATIENCE
     })
 }
 

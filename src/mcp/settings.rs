@@ -220,7 +220,9 @@ impl McpServerSettings {
                 add(url.as_str().as_bytes());
                 let mut names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
                 names.sort_unstable();
-                names.into_iter().for_each(|name| add(name.as_bytes()));
+                for name in names {
+                    add(name.as_bytes());
+                }
             }
             McpTransport::Unavailable(_) => add(b"unavailable"),
         }

@@ -37,9 +37,7 @@ impl Permissions {
         access: &Access,
         candidates: Vec<Vec<String>>,
     ) -> Option<RuleGrant> {
-        if self.holder.is_none() {
-            return None;
-        }
+        self.holder.as_ref()?;
         let kept = self.kept.as_ref()?;
         let allow = |rules: &Vec<String>| {
             let is_short = !rules.is_empty() && rules.len() <= RuleGrant::MAX_RULES;

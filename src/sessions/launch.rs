@@ -1,6 +1,7 @@
 //! Starts the agent on what is prepared, with a recorder for what it leaves behind.
 
 use std::collections::HashSet;
+use std::mem;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -82,6 +83,22 @@ struct TurnParts {
     prompt: Option<Arc<str>>,
 }
 
+/// What the store keeps of the turn's request. Takes the texts out of what was assembled.
+fn turn_body(request: &ChatRequest, assembled: &mut Assembled) -> TurnBody {
+    TurnBody {
+        model: request.model.clone(),
+        session_name: request.named.as_ref().map(|named| named.text().to_owned()),
+        instructions: mem::take(&mut assembled.instructions),
+        user_messages: mem::take(&mut assembled.user_messages),
+        continues: assembled.continues,
+        resumes: assembled.resumes,
+        include_usage: request.include_usage,
+        resumed_by: Vec::new(),
+        calls: Vec::new(),
+        state: None,
+    }
+}
+
 impl Sessions {
     /// Makes the recorder of a turn, and commits what the turn will act on.
     pub(super) async fn record(
@@ -149,21 +166,11 @@ impl Sessions {
         decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
         decided.extend(client_answers(&assembled.beginning, &identity.id));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
+        let body = turn_body(request, &mut assembled);
         let rows = Rows {
             session: session_row(&resolved, &turn, request, caller),
             turn: turn_row(identity, assembled.parent, caller),
-            body: TurnBody {
-                model: request.model.clone(),
-                session_name: request.named.as_ref().map(|named| named.text().to_owned()),
-                instructions: assembled.instructions,
-                user_messages: assembled.user_messages,
-                continues: assembled.continues,
-                resumes: assembled.resumes,
-                include_usage: request.include_usage,
-                resumed_by: Vec::new(),
-                calls: Vec::new(),
-                state: None,
-            },
+            body,
             first: decided,
         };
         let address = move |said: &str, ids: &[String]| tail.after(said, ids);

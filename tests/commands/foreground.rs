@@ -1,5 +1,6 @@
 //! Tests a server in the foreground of a terminal: what Ctrl-C and the terminal's end do to it and
 //! to what it has started.
+#![expect(clippy::disallowed_methods, reason = "each test awaits the tasks that it starts")]
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};

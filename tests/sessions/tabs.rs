@@ -1,4 +1,5 @@
 //! Tabs that send the same list at once: each goes on with the results of its own client calls.
+#![expect(clippy::disallowed_methods, reason = "each test awaits the tasks that it starts")]
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -94,7 +95,9 @@ async fn ask_at_once(upstream: &Upstream, client: &Client, tabs: &[Tab]) -> Vec<
         waiting.push(tokio::spawn(async move { client.chat(&body).await.json() }));
         upstream.reached(name).await;
     }
-    names.iter().for_each(|name| upstream.open(name));
+    for name in &names {
+        upstream.open(name);
+    }
     let answers = join_all(waiting).await.into_iter();
     answers.map(|answer| answer.expect("an answer")["choices"][0]["message"].clone()).collect()
 }
