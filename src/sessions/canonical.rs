@@ -37,8 +37,8 @@ fn question_start(text: &str) -> usize {
     if is_question(text) {
         return 0;
     }
-    let rules = text.rmatch_indices(RULE).map(|(at, _)| at);
-    rules.into_iter().find(|at| is_question(&text[at + RULE.len()..])).unwrap_or(text.len())
+    let mut rules = text.rmatch_indices(RULE).map(|(at, _)| at);
+    rules.find(|at| is_question(&text[at + RULE.len()..])).unwrap_or(text.len())
 }
 
 /// The words of a user message. A frontend's wrapping of attached files ends with `</context>`.
