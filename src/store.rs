@@ -10,6 +10,7 @@ pub(crate) mod settings;
 pub(crate) mod sqlite;
 
 use std::fmt;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -19,6 +20,11 @@ use self::rows::{
 use crate::errors::{ApiError, ErrorCode};
 use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
 use crate::memory_budget::Exhausted;
+
+/// How long a person may answer a question of a turn that has suspended, and a client a call of its
+/// own. No session is forgotten before that. For so long after a jump of the clock, retention counts
+/// time without the clock: whatever waited then can be answered still.
+pub(crate) const ANSWER_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A durable store. Every look-up is by scope as well: what belongs to another scope is not
 /// found.

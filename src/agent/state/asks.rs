@@ -15,6 +15,7 @@ use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::ids::ApprovalId;
 use crate::openai::chunk::FinishReason;
+use crate::store::ANSWER_WINDOW;
 
 /// What the turn has asked.
 #[derive(Debug, Default)]
@@ -63,9 +64,6 @@ const VALID_WHILE_WAITING: Duration = Duration::from_secs(10 * 60);
 /// How much longer a turn waits that denies what is not decided in time: a decision of the last
 /// moment is still on its way.
 const DECISION_UNDER_WAY: Duration = Duration::from_millis(500);
-
-/// How long it can be given once the turn has suspended.
-const VALID_WHILE_SUSPENDED: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Asks {
     pub(super) fn was_decided(&mut self, asked: Asked) {
@@ -191,7 +189,7 @@ impl TurnState {
         let suspends_at_once = self.start.asking.wait.is_zero() || self.asks.wait == Wait::Over;
         let validity = match suspends_at_once {
             _ if self.denies_what_waits() => self.start.asking.wait.min(VALID_WHILE_WAITING),
-            true => VALID_WHILE_SUSPENDED,
+            true => ANSWER_WINDOW,
             false => VALID_WHILE_WAITING,
         };
         // All that a wait ends for is denied with its end.
@@ -248,7 +246,7 @@ impl TurnState {
     /// Ends the turn with the question. The reply goes on from here.
     fn suspend(&mut self, effects: &mut Vec<TurnEffect>) {
         let mut asked = std::mem::take(&mut self.asks.open);
-        let expires_ms = self.now_ms().saturating_add(millis(VALID_WHILE_SUSPENDED));
+        let expires_ms = self.now_ms().saturating_add(millis(ANSWER_WINDOW));
         if self.asks.wait == Wait::Over {
             // It can be answered for longer now, and what was decided meanwhile is left out.
             self.asks.held_back.retain(|event| !matches!(event, TurnEvent::Asked(_)));

@@ -13,6 +13,7 @@ use super::changes;
 use super::columns::{self, number_of};
 use super::schema::entry_seqs;
 use crate::ids::SessionId;
+use crate::store::ANSWER_WINDOW;
 
 /// Entries that one step removes, and about how many of their bytes.
 const MAX_ENTRIES: i64 = 256;
@@ -52,11 +53,6 @@ impl Default for Progress {
     }
 }
 
-/// How long a person may answer a question, and a client a call of its own. For so long after a
-/// jump of the clock, time is counted without the clock: whatever waited then can be answered
-/// still.
-const VALIDITY: Duration = Duration::from_secs(3600 * 24);
-
 /// Tells the age of sessions, and notices when the clock is set.
 #[derive(Debug)]
 pub(super) struct Clock {
@@ -95,7 +91,7 @@ impl Clock {
     fn counted(&self, wall_ms: i64, now: Instant) -> i64 {
         let (from_ms, from) = self.counted_from;
         let passed = now.saturating_duration_since(from);
-        if VALIDITY <= passed { wall_ms } else { wall_ms.min(from_ms + millis(passed)) }
+        if ANSWER_WINDOW <= passed { wall_ms } else { wall_ms.min(from_ms + millis(passed)) }
     }
 
     /// The time in milliseconds since 1970, unless it is in doubt. A clock that was set back
@@ -269,7 +265,7 @@ pub(super) fn is_needed(
 pub(super) fn needed_parameters(session: i64, now_ms: i64) -> [i64; 6] {
     let [running, suspended, awaits_client] =
         [TurnStatus::Running, TurnStatus::Suspended, TurnStatus::AwaitsClient].map(number_of);
-    let asked_before = now_ms.saturating_sub(millis(VALIDITY));
+    let asked_before = now_ms.saturating_sub(millis(ANSWER_WINDOW));
     [session, now_ms, running, suspended, awaits_client, asked_before]
 }
 
