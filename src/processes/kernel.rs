@@ -95,6 +95,21 @@ pub(super) fn signal_everyone(signal: Signal) {
     unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
+/// Lets this thread run before all that are not real-time, however many there are. What it starts
+/// from now on does not inherit that. Fails where this process may not: mostly only root may.
+pub(super) fn run_before_others() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel only reads the parameters, which live until the call returns.
+    let done = unsafe {
+        libc::sched_setscheduler(
+            0,
+            libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
+            &raw const parameters,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Ends this process at once, without destructors or the parent's exit handlers.
 pub(super) fn exit_now(code: i32) -> ! {
     // SAFETY: takes no pointer and does not return.

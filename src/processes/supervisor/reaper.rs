@@ -16,7 +16,7 @@ use super::{MAX_PROCESSES, launch, release_streams};
 use crate::processes::protocol::{
     self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
 };
-use crate::processes::tree;
+use crate::processes::{kernel, tree};
 
 /// How often a tree that is being ended is signalled again, because it may have started
 /// more processes.
@@ -27,6 +27,10 @@ const COUNT_EVERY: Duration = Duration::from_millis(25);
 
 /// A command that keeps the processors busy must not keep this process from ending it. Only root
 /// can be more urgent than others.
+///
+/// This is for the threads that take orders and reap. Among thousands of processes it is not
+/// enough: each of them gets a share, and they grow to tens of thousands before it is this
+/// process's turn. The thread that counts them is therefore a real-time one, where that is allowed.
 const URGENT: i32 = -10;
 
 /// KILL works at once, except on a process that waits for a device.
@@ -77,6 +81,10 @@ pub(super) fn run(
     let reaper = sender.clone();
     thread::spawn(move || reap(command, &reaper));
     thread::spawn(move || take_orders(orders, &sender));
+    if !is_limited {
+        // It mostly sleeps.
+        _ = kernel::run_before_others();
+    }
     Reaper { events, reports, started_in, has_ended: false, crowd, is_limited }.watch();
     Ok(())
 }
