@@ -3,7 +3,7 @@
 //! The allocator returns freed pages some time after they were freed, but only when it is asked
 //! for more or less memory then. A server that has become quiet after much work would keep them
 //! for ever.
-#![expect(unsafe_code, reason = "the allocator has no safe form of this call")]
+#![expect(unsafe_code, reason = "the allocators have no safe form of these calls")]
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,9 @@ pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl
         if is_quiet {
             ROUNDS.fetch_add(1, Ordering::Relaxed);
             wake_threads().await;
-            // It may walk through much memory.
+            // They may walk through much memory.
             _ = tokio::task::spawn_blocking(return_all).await;
+            _ = tokio::task::spawn_blocking(return_of_libraries).await;
         }
         was_quiet = is_quiet;
     }
@@ -64,6 +65,15 @@ async fn wake_threads() {
         busy.spawn(async { thread::sleep(BUSY) });
     }
     while busy.join_next().await.is_some() {}
+}
+
+/// Returns what libraries in C keep, above all SQLite: they have the allocator of the C library.
+fn return_of_libraries() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointer, and may be called by any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 fn return_all() {
