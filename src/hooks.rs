@@ -126,9 +126,10 @@ impl Hooks {
             let without = setting.without_effect().into_iter();
             lines.extend(without.map(|why| format!("  without effect: {why}")));
             let unknown = setting.unknown_tools(tools);
-            lines.extend(
-                unknown.map(|name| format!("  never runs for {name}: there is no such tool")),
-            );
+            lines.extend(unknown.map(|name| match in_other_case(name, tools) {
+                Some(tool) => format!("  never runs for {name}: write {tool}"),
+                None => format!("  never runs for {name}: there is no such tool"),
+            }));
             if let Some(failure) = failures.and_then(|failures| failures.of(label, setting)) {
                 lines.push(format!("  failed at {}: {}", failure.at, failure.fault));
             }
@@ -149,6 +150,11 @@ impl Hooks {
             setting.event == event && (!event.has_matcher() || setting.matcher.matches(names))
         })
     }
+}
+
+/// The tool that the name would be with other capitals.
+fn in_other_case<'t>(name: &str, tools: &[&'t str]) -> Option<&'t str> {
+    tools.iter().copied().find(|tool| tool.eq_ignore_ascii_case(name))
 }
 
 /// The JSON that a hook reads, with a line end behind it: some programs read lines.
