@@ -20,6 +20,12 @@ pub(super) fn find(rule: &str, known: &[KnownTool<'_>]) -> Option<&'static str> 
     if is_quoted(specifier) {
         return Some("remove the quotes around the pattern");
     }
+    if is_of_paths(tool) && specifier.contains('|') {
+        return Some("a rule is for one path pattern; write each as a rule of its own");
+    }
+    if lists_programs(specifier) {
+        return Some("a rule is for one command; write one for each program");
+    }
     if specifier.ends_with(":*") && is_of_paths(tool) {
         return Some("`:*` is for commands; write /** for all below a directory");
     }
@@ -50,6 +56,17 @@ fn is_quoted(specifier: &str) -> bool {
 
 fn is_of_paths(tool: &str) -> bool {
     matches!(tool, "Read" | "Edit" | "Write" | "NotebookEdit" | "Glob" | "Grep")
+}
+
+/// Whether the specifier lists programs as a pattern of other kinds would: `rm|dd`, `(rm|dd) *`. A
+/// line that pipes one program into another has blanks or arguments.
+fn lists_programs(specifier: &str) -> bool {
+    let list = specifier.trim_end_matches(['*', ':', ' ']).trim_matches(['(', ')']);
+    let is_program = |word: &str| {
+        let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        !word.is_empty() && word.chars().all(is_letter)
+    };
+    list.contains('|') && list.split('|').all(is_program)
 }
 
 /// Whether a dash stands like the hyphen of an option: editors turn one into the other.
@@ -110,10 +127,17 @@ mod tests {
             ("Bash(\"rm *\")", "quotes"),
             ("Read('src/a')", "quotes"),
             ("Read(src/a:*)", "`:*`"),
+            ("Read(src/a|src/b)", "one path"),
+            ("Bash(rm|dd)", "one command"),
+            ("Bash((rm|dd) *)", "one command"),
+            ("Bash(rm|dd:*)", "one command"),
             ("Bash(rm \u{2013}rf *)", "hyphen"),
             ("Read(src/\u{200b}a)", "cannot be seen"),
         ] {
             assert!(found(rule).is_some_and(|why| why.contains(expected)), "{rule}");
+        }
+        for rule in ["Bash(curl *|sh)", "Bash(echo x | sh)", "Bash(grep \"a|b\" *)"] {
+            assert_eq!(found(rule), None, "{rule}");
         }
         for rule in ["Bash(npm:*)", "Bash(\"my tool\" \"x\")", "Read(a \u{2013} b.txt)"] {
             assert_eq!(found(rule), None, "{rule}");
