@@ -13,6 +13,7 @@ use super::canonical;
 use super::client_calls::{CallDigest, call_digests};
 use super::message::{CallOf, ClientMessage, Role};
 use crate::ids::Scope;
+use crate::openai::message::Said;
 use crate::store::rows::{Digest, LinkDigests};
 use crate::text;
 
@@ -119,24 +120,27 @@ impl Chain {
             reply: None,
         };
         let mut open = OpenLink::default();
+        let mut last_said: Option<Said<'_>> = None;
         for (at, message) in messages.iter().enumerate() {
             match message.role {
                 Role::User => {
                     chain.close(std::mem::take(&mut open));
-                    let words = canonical::words(&message.text());
+                    let said = message.said();
+                    let words = canonical::words(&said.text);
                     if let Some(users) = chain.users.last_mut() {
                         users.push(User { index: at, words });
                     }
+                    last_said = Some(said);
                 }
                 Role::Assistant | Role::Tool | Role::Function => open.push(at, message),
                 Role::Instruction => {}
             }
         }
         chain.close(open);
-        if let [user] = chain.last_users()
+        if let [_user] = chain.last_users()
             && chain.end == ListEnd::User
         {
-            chain.reply = Some(messages[user.index].whole_text());
+            chain.reply = last_said.map(Said::whole);
         }
         chain
     }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::ids::CardId;
-use crate::json::{self, Kind, Object};
-use crate::openai::message::text_of;
+use crate::json;
+use crate::openai::message::{Said, text_of};
 
 /// A message of a valid shape. What only its neighbours tell, such as a call without an answer,
 /// is repaired later (`sessions::pairs`).
@@ -60,26 +60,9 @@ impl ClientMessage {
         text_of(&self.json)
     }
 
-    /// All that a person has sent, which may be consent: the text, and the name of each part that
-    /// is none.
-    pub(crate) fn whole_text(&self) -> String {
-        let content = json::member(&self.json, "content");
-        let Some(parts) = content.filter(|content| json::kind(content) == Kind::Array) else {
-            return self.text().into_owned();
-        };
-        let mut all = Vec::new();
-        let add = |part| {
-            let part = Object::from_raw(part);
-            let member = |name: &str| part.as_ref().and_then(|part| part.string(name));
-            let kind = member("type");
-            all.push(match (kind.as_deref(), member("text")) {
-                (Some("text") | None, text) => text.unwrap_or_default().into_owned(),
-                (Some(kind), text) => format!("[{kind}] {}", text.unwrap_or_default()),
-            });
-            Ok::<(), ()>(())
-        };
-        _ = json::for_each_item(parts, add);
-        all.join("\n")
+    /// What it says, read from the JSON each time.
+    pub(crate) fn said(&self) -> Said<'_> {
+        json::member(&self.json, "content").map(Said::of).unwrap_or_default()
     }
 
     /// Whether it is a tool message that answers a card.

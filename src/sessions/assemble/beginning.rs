@@ -183,7 +183,7 @@ fn dialog_answers(
     let answers = answers_to(open, chain, messages);
     let said = open.asked_by.iter().enumerate().map(|(at, asking)| {
         let answer = answers.get(asking.id.as_str())?;
-        Some((at, answer.whole_text()))
+        Some((at, answer.said().whole()))
     });
     said.collect::<Option<Vec<_>>>().filter(|said| !said.is_empty())
 }
@@ -257,7 +257,7 @@ fn complete(
         .asked_by
         .iter()
         .enumerate()
-        .filter_map(|(at, asking)| Some((at, answers.get(asking.id.as_str())?.whole_text())))
+        .filter_map(|(at, asking)| Some((at, answers.get(asking.id.as_str())?.said().whole())))
         .collect();
     Ok((own.collect(), (!replies.is_empty()).then_some(replies)))
 }
