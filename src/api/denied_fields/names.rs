@@ -72,7 +72,13 @@ pub(super) const LISTS: [NameList; 12] = [
         reason: RefusalReason::Routing,
     },
     NameList {
-        names: &["mcp_servers", "max_agentic_loops", "search_tool_name"],
+        names: &[
+            "mcp_servers",
+            "mcpServers",
+            "mcp-servers",
+            "max_agentic_loops",
+            "search_tool_name",
+        ],
         part: NamePart::Whole,
         extent: Extent::WithMetadata,
         reason: RefusalReason::ProviderAction,
@@ -289,7 +295,9 @@ const ROUTING_STARTS: [&str; 10] = [
 ];
 
 /// Fields that let a provider search, fetch, run code or call servers.
-const PROVIDER_ACTION_FIELDS: [&str; 44] = [
+const PROVIDER_ACTION_FIELDS: [&str; 46] = [
+    "mcp",
+    "mcp_tools",
     "additionalModelRequestFields",
     "additional_model_request_fields",
     "agent",
