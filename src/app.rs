@@ -111,7 +111,7 @@ impl Server {
         let address = listener.local_addr().map_err(refused)?;
         services.own_endpoints.listens_on(address);
         let (store, forgotten) = open_store(&config)?;
-        kill_stranded_bubblewraps().await;
+        clean_up_after_killed_servers().await;
         remove_orphans(&store, state.path()).await;
         let turns_over = CancellationToken::new();
         let shared: Arc<dyn Store> = store.clone();
@@ -255,8 +255,10 @@ fn open_store(config: &Config) -> Result<(Arc<SqliteStore>, Forgotten), OpenErro
     Ok((Arc::new(store), forgotten))
 }
 
-/// Kills bubblewraps that a killed server left half started.
-async fn kill_stranded_bubblewraps() {
+/// Kills bubblewraps that a killed server left half started, and removes the control groups of its
+/// commands.
+async fn clean_up_after_killed_servers() {
+    _ = tokio::task::spawn_blocking(processes::remove_abandoned_control_groups).await;
     if let Ok(ended @ 1..) = tokio::task::spawn_blocking(processes::kill_stranded_bubblewraps).await
     {
         tracing::info!(ended, "ended bubblewraps that a killed server had half started");

@@ -52,5 +52,6 @@ pub(crate) use piped::{PipedEnd, PipedProcess, PipedTree};
 pub(crate) use protocol::{Exit, FinalDirectory};
 pub(crate) use runner::{Command, ProgramInput, Runner};
 pub(crate) use running::{CommandControl, Running};
+pub(crate) use supervisor::control_group::remove_abandoned_control_groups;
 pub(crate) use terminal::without_escapes;
 pub(crate) use tree::start_time;

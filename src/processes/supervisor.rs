@@ -5,7 +5,7 @@
 //! If a command kills its parent, it kills the reaper; its orphans then become children
 //! of the monitor, which ends them. If it kills both, the server ends the orphans.
 
-mod control_group;
+pub(super) mod control_group;
 mod crowd;
 mod handover;
 mod launch;

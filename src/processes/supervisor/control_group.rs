@@ -5,9 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::process::{self, Signal};
+use rustix::process::{self, Pid, Signal};
 
 use super::MAX_PROCESSES;
+use crate::processes::tree;
+
+/// Before the number of the process that made it.
+const NAME: &str = "toolhand-";
 
 /// A group below that of this process. Dropping it removes it.
 #[derive(Debug)]
@@ -17,10 +21,7 @@ impl ControlGroup {
     /// `None` where there are no control groups (version 2), or this process may not divide its
     /// own: mostly only root may.
     pub(super) fn create() -> Option<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let parent = own_group(&mounts, &groups)?;
-        let path = parent.join(format!("toolhand-{}", process::getpid().as_raw_nonzero()));
+        let path = parent()?.join(format!("{NAME}{}", process::getpid().as_raw_nonzero()));
         // An empty one is of a process that was killed. One in use is of another namespace, where
         // a process has the same number.
         _ = fs::remove_dir(&path);
@@ -52,6 +53,25 @@ impl Drop for ControlGroup {
     fn drop(&mut self) {
         _ = fs::remove_dir(&self.0);
     }
+}
+
+/// Removes the groups that killed supervisors have left. One with processes in it stays.
+pub(crate) fn remove_abandoned_control_groups() {
+    let Some(entries) = parent().and_then(|parent| fs::read_dir(parent).ok()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let maker = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse().ok());
+        if maker.and_then(Pid::from_raw).is_some_and(|maker| tree::read(maker).is_none()) {
+            _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The group of this process.
+fn parent() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    own_group(&mounts, &groups)
 }
 
 /// Where the group of this process lies, from the tables of mounts and groups.
@@ -100,6 +120,18 @@ mod tests {
         let finished = runner().run(&command, limits, &CancellationToken::new()).await.unwrap();
         assert_eq!(finished.cause, EndCause::TooManyProcesses);
         assert_eq!((processes_with(&marker), finished.stuck), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn what_killed_supervisors_have_left_is_removed() {
+        let Some(own) = ControlGroup::create() else { return };
+        // No process has the largest number that there can be.
+        let abandoned = own.0.with_file_name(format!("{NAME}{}", i32::MAX));
+        fs::create_dir(&abandoned).unwrap();
+
+        remove_abandoned_control_groups();
+
+        assert!(own.0.exists() && !abandoned.exists());
     }
 
     #[test]
