@@ -17,6 +17,20 @@ use tokio::time::sleep;
 /// Long enough that turns which follow each other find the memory of the one before.
 const INTERVAL: Duration = Duration::from_secs(15);
 
+/// From this size on, the C library takes memory for a value by itself, and returns it at once.
+#[cfg(target_env = "gnu")]
+const OF_ITS_OWN_BYTES: libc::c_int = 1 << 20;
+
+/// Has the C library return large values when they are freed. By itself it learns from the first
+/// one to keep twice its size.
+pub(crate) fn return_large_at_once() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: takes no pointer. An allocator that does not know it ignores it.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, OF_ITS_OWN_BYTES);
+    }
+}
+
 /// Returns freed memory now and then, as long as nothing runs. While something runs, the
 /// allocator does it by itself. `let_go` drops what is kept only for a short while: it is called
 /// when nothing has run for two intervals. Never returns.
@@ -32,7 +46,7 @@ pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl
             ROUNDS.fetch_add(1, Ordering::Relaxed);
             wake_threads().await;
             // They may walk through much memory.
-            _ = tokio::task::spawn_blocking(return_all).await;
+            _ = tokio::task::spawn_blocking(return_now).await;
             _ = tokio::task::spawn_blocking(return_of_libraries).await;
         }
         was_quiet = is_quiet;
@@ -52,7 +66,7 @@ thread_local! {
 pub(crate) fn return_of_thread() {
     let round = ROUNDS.load(Ordering::Relaxed);
     if RETURNED.replace(round) != round {
-        return_all();
+        return_now();
     }
 }
 
@@ -76,7 +90,9 @@ fn return_of_libraries() {
     }
 }
 
-fn return_all() {
+/// Returns what was freed until now, whichever thread has freed it. For a moment at which much
+/// memory is about to be taken: a large request is copied on its way into the database.
+pub(crate) fn return_now() {
     // SAFETY: takes no pointer, and may be called by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(true) };
 }

@@ -50,6 +50,7 @@ pub(crate) fn run_to_outcome<F>(
 where
     F: Future<Output = Result<Outcome, Failure>>,
 {
+    free_memory::return_large_at_once();
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .on_thread_park(free_memory::return_of_thread)

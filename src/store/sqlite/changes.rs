@@ -7,7 +7,11 @@ use super::super::rows::{
 };
 use super::columns::number_of;
 use super::schema::entry_seqs;
+use crate::free_memory;
 use crate::ids::{ApprovalId, SessionId, TurnId};
+
+/// SQLite copies a body twice. Before it does so with one of this size, freed memory is returned.
+const LARGE_BODY: usize = 1 << 20;
 
 /// Why a change was not applied.
 #[derive(Debug)]
@@ -99,6 +103,9 @@ impl<'a> Applier<'a> {
     }
 
     fn put_turn(&mut self, row: &TurnRow) -> Result<(), ChangeError> {
+        if LARGE_BODY <= row.body.len() {
+            free_memory::return_now();
+        }
         let digests = row.digests.as_ref();
         let params = params![
             row.id.as_str(),
