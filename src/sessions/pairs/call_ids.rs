@@ -51,14 +51,25 @@ fn doubles(calls: &[ClientCall]) -> Vec<usize> {
 fn with_ids(message: &ClientMessage, ids: &[Option<String>]) -> Box<RawValue> {
     let object = Object::from_raw(&message.json).expect("it was read as one");
     let calls = object.get("tool_calls").and_then(|calls| json::items(calls, ids.len()));
-    let renamed = calls.unwrap_or_default().into_iter().zip(ids).map(|(call, id)| match id {
-        None => call.to_owned(),
-        Some(id) => {
-            let call = Object::from_raw(call).expect("it was read as one");
-            call.with(&[("id", Some(&json::quoted(id)))])
+    // Written one by one: the list may be large, and a second one of its parts would be as large.
+    let mut list = String::with_capacity(message.json.get().len());
+    list.push('[');
+    for (at, (call, id)) in calls.unwrap_or_default().into_iter().zip(ids).enumerate() {
+        if 0 < at {
+            list.push(',');
         }
-    });
-    object.with(&[("tool_calls", Some(&json::array(&renamed.collect::<Vec<_>>())))])
+        match id {
+            None => list.push_str(call.get()),
+            Some(id) => list.push_str(with_id(call, id).get()),
+        }
+    }
+    list.push(']');
+    object.with(&[("tool_calls", Some(&json::raw(list)))])
+}
+
+fn with_id(call: &RawValue, id: &str) -> Box<RawValue> {
+    let call = Object::from_raw(call).expect("it was read as one");
+    call.with(&[("id", Some(&json::quoted(id)))])
 }
 
 fn free_id(place: usize, slot: usize, taken: &HashSet<String>) -> String {
