@@ -41,12 +41,15 @@ pub(crate) enum Network {
 pub(crate) struct Confinement {
     pub(crate) level: Level,
     pub(crate) network: Network,
+    /// What `writable` names can be read alone, and there is no directory for temporary files but
+    /// an empty one in memory, where the level can make it.
+    pub(crate) reads_only: bool,
     /// The roots of the workspace, and what the operator adds. None lies in another one: a
     /// command could have put a link to anywhere in its place.
     pub(crate) writable: Vec<Shown>,
     /// None lies in what is writable, for the same reason.
     pub(crate) readable: Vec<Shown>,
-    /// The command's own directory for temporary files.
+    /// The command's own directory for temporary files. One that only reads does not have it.
     pub(crate) temporary: Place,
     /// What `~` means. Only what `readable` names of it can be seen.
     pub(crate) home: Place,
@@ -125,6 +128,21 @@ impl Shown {
 }
 
 impl Confinement {
+    /// One in which nothing can be reached.
+    pub(super) fn nothing(level: Level) -> Self {
+        let nowhere = Path::new("/nonexistent");
+        Self {
+            level,
+            network: Network::None,
+            reads_only: false,
+            writable: Vec::new(),
+            readable: Vec::new(),
+            temporary: nowhere.into(),
+            home: nowhere.into(),
+            masks: Vec::new(),
+        }
+    }
+
     /// Whether what lies in home is there and cannot be read. In bubblewrap it is not there.
     pub(super) fn closes_home(&self) -> bool {
         let mut shown = self.writable.iter().chain(&self.readable);

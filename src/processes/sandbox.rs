@@ -48,6 +48,13 @@ pub(crate) struct SandboxSettings {
     pub(crate) sessions: Option<PathBuf>,
 }
 
+/// What a command may do with the files that it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    Read,
+    Write,
+}
+
 /// The name of a session's directory for its commands' temporary files.
 const TEMPORARY: &str = "tmp";
 
@@ -165,17 +172,38 @@ impl Sandbox {
         roots: Vec<PathBuf>,
         session: Option<&str>,
     ) -> io::Result<Option<Confined>> {
+        self.confine_for(Right::Write, roots, session).await
+    }
+
+    /// Like [`Self::confine`], for a command that may read and change nothing at all: no root, no
+    /// directory of the session, and no network, whatever the settings say of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "Bash is about to ask for it"))]
+    pub(crate) async fn confine_to_reading(
+        &self,
+        roots: Vec<PathBuf>,
+        session: Option<&str>,
+    ) -> io::Result<Option<Confined>> {
+        self.confine_for(Right::Read, roots, session).await
+    }
+
+    async fn confine_for(
+        &self,
+        right: Right,
+        roots: Vec<PathBuf>,
+        session: Option<&str>,
+    ) -> io::Result<Option<Confined>> {
         let Some(level) = self.level().await else { return Ok(None) };
         let sandbox = self.clone();
         let session = session.map(str::to_owned);
         // It looks for control files below the roots.
-        let confine = move || sandbox.confine_at(level, &roots, session.as_deref());
+        let confine = move || sandbox.confine_at(level, right, &roots, session.as_deref());
         tokio::task::spawn_blocking(confine).await.map_err(io::Error::other)?.map(Some)
     }
 
     fn confine_at(
         &self,
         level: Level,
+        right: Right,
         roots: &[PathBuf],
         session: Option<&str>,
     ) -> io::Result<Confined> {
@@ -189,7 +217,9 @@ impl Sandbox {
         };
         let writable = shown::outermost(&writable);
         let readable = without(readable, &writable);
-        let base = base(&self.0.runner, level, self.0.settings.network);
+        let reads_only = right == Right::Read;
+        let network = if reads_only { Network::None } else { self.0.settings.network };
+        let base = base(&self.0.runner, level, network);
         let (temporary, guard) = self.temporary(session)?;
         let (placeholders, masks, unprotected) = match level {
             Level::Bwrap => {
@@ -203,8 +233,9 @@ impl Sandbox {
         };
         let masks = masks.to_list();
         let temporary = temporary.into();
+        let confinement = Confinement { reads_only, writable, readable, temporary, masks, ..base };
         Ok(Confined {
-            confinement: Arc::new(Confinement { writable, readable, temporary, masks, ..base }),
+            confinement: Arc::new(confinement),
             is_cut: denied.is_cut,
             sandbox: self.clone(),
             roots,
@@ -307,13 +338,6 @@ fn without(readable: Vec<Shown>, writable: &[Shown]) -> Vec<Shown> {
 
 /// A confinement in which nothing can be reached.
 fn base(runner: &Runner, level: Level, network: Network) -> Confinement {
-    Confinement {
-        level,
-        network,
-        writable: Vec::new(),
-        readable: Vec::new(),
-        temporary: PathBuf::from("/nonexistent").into(),
-        home: runner.environment().home().into(),
-        masks: Vec::new(),
-    }
+    let home = runner.environment().home().into();
+    Confinement { network, home, ..Confinement::nothing(level) }
 }

@@ -39,7 +39,7 @@ enum Mount<'a> {
     Temporary(&'a Path),
     Devices,
     Processes,
-    Writable { at: &'a Path, from: &'a Path },
+    Root { at: &'a Path, from: &'a Path, reads_only: bool },
     Mask { at: &'a Path, kind: MaskKind },
 }
 
@@ -48,7 +48,7 @@ impl<'a> Mount<'a> {
         match self {
             Self::ReadOnly { at, .. }
             | Self::Memory(at)
-            | Self::Writable { at, .. }
+            | Self::Root { at, .. }
             | Self::Mask { at, .. } => at,
             Self::Temporary(_) => Path::new("/tmp"),
             Self::Devices => Path::new("/dev"),
@@ -62,12 +62,13 @@ fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
     let home = confinement.home.path();
     let is_writable =
         |path: &Path| confinement.writable.iter().any(|it| path.starts_with(it.at.path()));
-    let mut mounts = vec![
-        Mount::Memory(Path::new("/run")),
-        Mount::Temporary(confinement.temporary.path()),
-        Mount::Devices,
-        Mount::Processes,
-    ];
+    let reads_only = confinement.reads_only;
+    let temporary = match reads_only {
+        true => Mount::Memory(Path::new("/tmp")),
+        false => Mount::Temporary(confinement.temporary.path()),
+    };
+    let mut mounts =
+        vec![Mount::Memory(Path::new("/run")), temporary, Mount::Devices, Mount::Processes];
     // The machine's own directories lie beside home; those of a toolchain lie in it.
     if home.parent().is_some() && !is_writable(home) {
         mounts.push(Mount::Memory(home));
@@ -76,7 +77,7 @@ fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
         mounts.push(Mount::ReadOnly { at: shown.at.path(), from: shown.from.path() });
     }
     for shown in &confinement.writable {
-        mounts.push(Mount::Writable { at: shown.at.path(), from: shown.from.path() });
+        mounts.push(Mount::Root { at: shown.at.path(), from: shown.from.path(), reads_only });
     }
     for Mask { place, kind } in &confinement.masks {
         mounts.push(Mount::Mask { at: place.path(), kind: *kind });
@@ -106,7 +107,8 @@ impl Arguments {
             Mount::Temporary(from) => self.bind("--bind", from, Path::new("/tmp")),
             Mount::Devices => self.devices(),
             Mount::Processes => self.processes(),
-            Mount::Writable { at, from } => self.bind("--bind-try", from, at),
+            Mount::Root { at, from, reads_only: false } => self.bind("--bind-try", from, at),
+            Mount::Root { at, from, reads_only: true } => self.bind("--ro-bind-try", from, at),
             Mount::Mask { at, kind } => self.mask(at, kind),
         }
     }
@@ -160,7 +162,8 @@ fn places(confinement: &Confinement) -> Vec<(std::path::PathBuf, &'static str)> 
         Mount::Memory(_) => "memory",
         Mount::Temporary(_) => "temporary",
         Mount::Devices | Mount::Processes => "kernel",
-        Mount::Writable { .. } => "writable",
+        Mount::Root { reads_only: false, .. } => "writable",
+        Mount::Root { reads_only: true, .. } => "read-only",
         Mount::Mask { .. } => "mask",
     };
     mounts(confinement).iter().map(|mount| (mount.at().to_owned(), told(mount))).collect()
@@ -175,13 +178,12 @@ mod tests {
         let shown =
             |paths: &[&str]| paths.iter().map(|it| Shown::as_it_is(Path::new(it))).collect();
         Confinement {
-            level: Level::Bwrap,
-            network: Network::None,
             writable: shown(writable),
             readable: shown(readable),
             temporary: Path::new("/state/tmp").into(),
             home: Path::new("/home/me").into(),
             masks: vec![Mask { place: Path::new("/w/.git").into(), kind: MaskKind::Keep }],
+            ..Confinement::nothing(Level::Bwrap)
         }
     }
 
@@ -226,6 +228,19 @@ mod tests {
         assert_eq!(covering(&confinement(&["/home/me"], &[]), "/home/me/x"), "writable");
         assert_eq!(covering(&confinement(&["/home/me/w"], &[]), "/home/me/x"), "memory");
         assert_eq!(covering(&confinement(&[], &["/"]), "/home/me/x"), "memory");
+    }
+
+    #[test]
+    fn what_only_reads_has_no_root_that_can_be_written_and_temporary_files_in_memory() {
+        let reading =
+            Confinement { reads_only: true, ..confinement(&["/w", "/home/me"], &["/usr"]) };
+        for (path, what) in
+            [("/w/x", "read-only"), ("/home/me/x", "read-only"), ("/tmp/x", "memory")]
+        {
+            assert_eq!(covering(&reading, path), what, "{path}");
+        }
+        let list = arguments(&reading, false);
+        assert!(!list.iter().any(|argument| argument == "/state/tmp" || argument == "--bind"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod broken_bwrap;
 mod escapes;
 mod links;
 mod piped;
+mod readers;
 mod rules;
 
 const LIMITS: Limits =
