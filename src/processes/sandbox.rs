@@ -177,7 +177,6 @@ impl Sandbox {
 
     /// Like [`Self::confine`], for a command that may read and change nothing at all: no root, no
     /// directory of the session, and no network, whatever the settings say of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "Bash is about to ask for it"))]
     pub(crate) async fn confine_to_reading(
         &self,
         roots: Vec<PathBuf>,

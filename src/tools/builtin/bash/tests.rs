@@ -200,7 +200,7 @@ async fn programs_get_the_structured_answer() {
         output.structured,
         json!({
             "stdout": "a", "interrupted": false, "exit_code": 2, "task_id": null,
-            "raw_output_path": null, "sandbox": "off",
+            "raw_output_path": null, "sandbox": "off", "reads_only": false,
         })
     );
     assert!(output.is_error);
