@@ -165,6 +165,9 @@ pub(crate) struct Permit {
 struct Unasked {
     /// It may only read.
     reads_only: bool,
+    /// What may hold secrets is hidden from it, as no person has seen it, and the mode is not the
+    /// one that asks about nothing.
+    unapproved: bool,
     /// It runs git to read, so what the repository configures to run does not.
     reads_git: bool,
 }
@@ -577,7 +580,8 @@ impl Permissions {
             PolicyVerdict::Allow(by) => {
                 let is_confined = self.policy.confined.level.is_some();
                 let reads_only = by.only_reads() && is_confined;
-                Ok(Judgement::Permitted(Permit::unasked(access, reads_only)))
+                let unapproved = self.policy.mode != Mode::BypassPermissions;
+                Ok(Judgement::Permitted(Permit::unasked(access, reads_only, unapproved)))
             }
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
@@ -868,19 +872,24 @@ impl Permit {
     }
 
     /// The permit of a call that nobody is asked about.
-    fn unasked(access: Access, reads_only: bool) -> Self {
+    fn unasked(access: Access, reads_only: bool, unapproved: bool) -> Self {
         let command = match &access {
             Access::Command(command) => Some(command),
             _ => None,
         };
         let reads_git = command.is_some_and(|command| command.reads_git());
         let reads_only = command.is_some() && reads_only;
-        Self { unasked: Unasked { reads_only, reads_git }, ..Self::new(access) }
+        Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
     }
 
     /// Whether the command must be confined to reading.
     pub(crate) fn reads_only(&self) -> bool {
         self.unasked.reads_only
+    }
+
+    /// Whether files that may hold secrets must be hidden from the command.
+    pub(crate) fn is_unapproved(&self) -> bool {
+        self.unasked.unapproved
     }
 
     /// Whether git must run nothing that the repository names.

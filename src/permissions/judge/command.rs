@@ -106,10 +106,7 @@ impl Policy {
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained =
             self.auto_allow && level == Some(Level::Bwrap) && command.discards().is_none();
-        let allowed_by = if reads.is_some() && self.names_secret(command) {
-            // A rule names it, and what is confined to reading could not show it.
-            Some(AllowedBy::Rules)
-        } else if reads.is_some() {
+        let allowed_by = if reads.is_some() {
             reads
         } else if is_contained {
             Some(AllowedBy::Sandbox)
@@ -156,12 +153,6 @@ impl Policy {
         let reads = reads.filter(|_| command.runs_git());
         let reads = reads.filter(|_| self.asks_unless_bypassed_about(tool, command).is_none());
         PolicyVerdict::Allow(reads.unwrap_or(AllowedBy::Mode))
-    }
-
-    /// Whether the command names a file that the sandbox would hide from a reader.
-    fn names_secret(&self, command: &CommandAnalysis) -> bool {
-        let mut files = command.files.iter();
-        self.confined.level.is_some() && files.any(|file| file.reached().on(&SENSITIVE).is_some())
     }
 
     /// The files of the command that it asks about, then those that its output goes to.

@@ -236,9 +236,8 @@ async fn g7_readers_run_unasked_only_where_something_confines_them_to_reading() 
     ruled.check(&["rg x src"], "asks: the rule").await;
     let ruled = ruled.deny(&["Bash(git log *)"]);
     ruled.check(&["ls; git log -1"], "denied: ").await;
-    // What a rule for a secret lets through could not be read where it is masked.
     let named = Ground::new().at_level(Level::Bwrap, false).allow(&["Read(.env)"]);
-    named.check(&["cat .env"], "allowed").await;
+    named.check(&["cat .env"], "reads").await;
 }
 
 #[tokio::test]
@@ -436,7 +435,7 @@ async fn auto_allow_holds_in_bwrap_alone_and_leaves_the_questions_about_paths() 
         ground.check(&["make", "npm test && touch x", "echo x > new"], "allowed").await;
         let refused = if mode == Mode::DontAsk { "denied: " } else { "asks: " };
         ground
-            .check(&["cat .env", "cp a .git/hooks/x", "cat 'x", "cat $X", "rm -rf ~"], refused)
+            .check(&["cat .env", "cp a .git/hooks/x", "cat 'x", "rm $X", "rm -rf ~"], refused)
             .await;
         let landlock = Ground::new().in_mode(mode).at_level(Level::Landlock, true);
         landlock.check(&["make"], refused).await;

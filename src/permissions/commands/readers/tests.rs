@@ -47,7 +47,7 @@ fn what_is_on_the_list_reads() {
         "while IFS= read -r f; do echo \"$f\"; done < list",
         "if [ -f a ]; then cat a; else ls; fi",
         "n=$(ls | wc -l); echo \"$n files\"",
-        "echo \"$(git rev-parse HEAD) $(date)\"",
+        "echo \"$(git rev-parse HEAD), $(date)\"",
         "diff <(sort a) <(sort b)",
         "cat <<'E' | wc -l\na\nE",
         "grep x <<< \"$y\"",
