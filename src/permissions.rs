@@ -83,6 +83,7 @@ mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
+mod secret_files;
 mod session_mode;
 mod unasked_files;
 mod unbuilt_tools;

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::apply::Prepared;
+pub(super) use self::capabilities::drop_all as drop_capabilities;
 pub(super) use self::landlock::scope_signals;
 pub(super) use self::seccomp::FCHMODAT2;
+pub(crate) use super::handles::FileId;
+pub(super) use super::mounts::Mounted;
 
 mod apply;
 mod capabilities;
@@ -36,7 +39,7 @@ pub(crate) enum Network {
     Full,
 }
 
-/// Confines one command. Paths are absolute and may be missing; a missing one is left out.
+/// Confines one command. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     pub(crate) level: Level,
@@ -55,6 +58,8 @@ pub(crate) struct Confinement {
     pub(crate) home: Place,
     /// Outer ones first. Landlock has no masks.
     pub(crate) masks: Vec<Mask>,
+    /// The machine's own mounts below what is writable, which come with it.
+    pub(crate) mounted: Vec<Mounted>,
 }
 
 /// A file or directory, and the path at which a command finds it.
@@ -63,6 +68,8 @@ pub(crate) struct Shown {
     pub(crate) at: Place,
     /// Without links.
     pub(crate) from: Place,
+    /// What the server has opened there. `None`: nobody has looked.
+    pub(crate) id: Option<FileId>,
 }
 
 /// Protects one path that the command sees.
@@ -70,6 +77,8 @@ pub(crate) struct Shown {
 pub(crate) struct Mask {
     pub(crate) place: Place,
     pub(crate) kind: MaskKind,
+    /// What the server has opened there.
+    pub(crate) id: FileId,
 }
 
 /// How a path is protected, the weakest first.
@@ -78,13 +87,12 @@ pub(crate) enum MaskKind {
     /// Writable, but it cannot be moved away.
     Keep,
     ReadOnly,
-    /// Reads as an empty file, and takes nothing.
-    EmptyFile,
-    EmptyDirectory,
+    /// Cannot be read or written, and is seen to be there.
+    Closed,
 }
 
 /// A path, kept as bytes: a path need not be text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Place(OsString);
 
 impl Level {
@@ -123,7 +131,7 @@ impl From<&Path> for Place {
 impl Shown {
     /// Under its own path.
     pub(crate) fn as_it_is(path: &Path) -> Self {
-        Self { at: path.into(), from: path.into() }
+        Self { at: path.into(), from: path.into(), id: None }
     }
 }
 
@@ -140,6 +148,7 @@ impl Confinement {
             temporary: nowhere.into(),
             home: nowhere.into(),
             masks: Vec::new(),
+            mounted: Vec::new(),
         }
     }
 

@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::processes::confinement::{Confinement, Mask, MaskKind, Network};
+use crate::processes::confinement::{Confinement, Network};
 
 /// The most that a command can put into one directory in memory.
 const MEMORY_BYTES: &str = "536870912";
 
 /// What of `/proc` takes writes from every user, or could.
 const OPEN_TO_ALL: [&str; 2] = ["/proc/sys", "/proc/pressure"];
+
+/// What the supervisor inside puts the masks in place with, before it drops everything.
+const FOR_MASKS: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 
 /// The arguments up to the program. All of `/proc` belongs to root, who could change modes there,
 /// so it is read-only for it. So do the devices, but bubblewrap has no mount that is read-only and
@@ -24,6 +27,9 @@ pub(super) fn arguments(confinement: &Confinement, is_root: bool) -> Vec<OsStrin
         list.add(["--share-net"]);
     }
     list.add(["--cap-drop", "ALL", "--chdir", "/"]);
+    for capability in FOR_MASKS {
+        list.add(["--cap-add", capability]);
+    }
     for mount in mounts(confinement) {
         list.mount(mount);
     }
@@ -40,21 +46,25 @@ enum Mount<'a> {
     Devices,
     Processes,
     Root { at: &'a Path, from: &'a Path, reads_only: bool },
-    Mask { at: &'a Path, kind: MaskKind },
 }
 
 impl<'a> Mount<'a> {
     fn at(&self) -> &'a Path {
         match self {
-            Self::ReadOnly { at, .. }
-            | Self::Memory(at)
-            | Self::Root { at, .. }
-            | Self::Mask { at, .. } => at,
+            Self::ReadOnly { at, .. } | Self::Memory(at) | Self::Root { at, .. } => at,
             Self::Temporary(_) => Path::new("/tmp"),
             Self::Devices => Path::new("/dev"),
             Self::Processes => Path::new("/proc"),
         }
     }
+}
+
+/// The directories that are the command's own, whatever lies there outside.
+pub(in crate::processes) fn own_places(confinement: &Confinement) -> Vec<&Path> {
+    let own = mounts(confinement)
+        .into_iter()
+        .filter(|mount| !matches!(mount, Mount::ReadOnly { .. } | Mount::Root { .. }));
+    own.map(|mount| mount.at()).collect()
 }
 
 /// All mounts, outer ones first: a later one covers what lies below it.
@@ -78,9 +88,6 @@ fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
     }
     for shown in &confinement.writable {
         mounts.push(Mount::Root { at: shown.at.path(), from: shown.from.path(), reads_only });
-    }
-    for Mask { place, kind } in &confinement.masks {
-        mounts.push(Mount::Mask { at: place.path(), kind: *kind });
     }
     mounts.sort_by_key(|mount| (mount.at().components().count(), *mount));
     mounts
@@ -109,7 +116,6 @@ impl Arguments {
             Mount::Processes => self.processes(),
             Mount::Root { at, from, reads_only: false } => self.bind("--bind-try", from, at),
             Mount::Root { at, from, reads_only: true } => self.bind("--ro-bind-try", from, at),
-            Mount::Mask { at, kind } => self.mask(at, kind),
         }
     }
 
@@ -126,20 +132,6 @@ impl Arguments {
         } else {
             for path in OPEN_TO_ALL.map(Path::new) {
                 self.bind("--ro-bind-try", path, path);
-            }
-        }
-    }
-
-    fn mask(&mut self, at: &Path, kind: MaskKind) {
-        match kind {
-            MaskKind::Keep => self.bind("--bind-try", at, at),
-            MaskKind::ReadOnly => self.bind("--ro-bind-try", at, at),
-            MaskKind::EmptyFile => self.bind("--dev-bind", Path::new("/dev/null"), at),
-            // bubblewrap reads the table of all mounts again for each one that it makes
-            // read-only, and there are dozens of these. Who changes the mode writes into memory.
-            MaskKind::EmptyDirectory => {
-                self.add(["--perms", "0555"]);
-                self.memory(at);
             }
         }
     }
@@ -164,7 +156,6 @@ fn places(confinement: &Confinement) -> Vec<(std::path::PathBuf, &'static str)> 
         Mount::Devices | Mount::Processes => "kernel",
         Mount::Root { reads_only: false, .. } => "writable",
         Mount::Root { reads_only: true, .. } => "read-only",
-        Mount::Mask { .. } => "mask",
     };
     mounts(confinement).iter().map(|mount| (mount.at().to_owned(), told(mount))).collect()
 }
@@ -182,7 +173,6 @@ mod tests {
             readable: shown(readable),
             temporary: Path::new("/state/tmp").into(),
             home: Path::new("/home/me").into(),
-            masks: vec![Mask { place: Path::new("/w/.git").into(), kind: MaskKind::Keep }],
             ..Confinement::nothing(Level::Bwrap)
         }
     }
@@ -204,7 +194,6 @@ mod tests {
             ("/tmp/x", "temporary"),
             ("/tmp/w/x", "writable"),
             ("/tmp/tools/x", "read-only"),
-            ("/w/.git/config", "mask"),
             ("/w/x", "writable"),
             ("/var/x", "nothing"),
         ] {
