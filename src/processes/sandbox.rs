@@ -223,7 +223,6 @@ impl Sandbox {
 
     /// Like [`Self::confine`], for a command that nobody has approved: files that may hold secrets
     /// are closed to it, where the level can.
-    #[cfg_attr(not(test), expect(dead_code, reason = "Bash is about to ask for it"))]
     pub(crate) async fn confine_unapproved(
         &self,
         roots: Vec<PathBuf>,

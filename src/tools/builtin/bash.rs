@@ -121,12 +121,14 @@ impl Bash {
     async fn confined(
         &self,
         roots: Vec<PathBuf>,
-        reads_only: bool,
+        permit: &Permit,
         context: &CallContext,
     ) -> Result<Option<Confined>, ToolError> {
         let session = context.session.name();
-        let confined = if reads_only {
+        let confined = if permit.reads_only() {
             self.sandbox.confine_to_reading(roots, session).await
+        } else if permit.is_unapproved() {
+            self.sandbox.confine_unapproved(roots, session).await
         } else {
             self.sandbox.confine(roots, session).await
         };
@@ -255,7 +257,7 @@ impl Tool for Bash {
         let confined = if command_line.outside_sandbox {
             None
         } else {
-            self.confined(roots, permit.reads_only(), &context).await?
+            self.confined(roots, &permit, &context).await?
         };
         let command = Command {
             program: self.shell.clone(),
