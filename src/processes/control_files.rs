@@ -81,6 +81,11 @@ impl ControlFiles {
             // add an empty file.
             self.protect(&root.join(name), Placeholder::Directory);
         }
+        // Where `.git` is missing or spoiled, git takes a directory for a repository that looks
+        // like one.
+        if ["HEAD", "objects", "refs"].iter().all(|name| kind(&root.join(name)).is_some()) {
+            self.repositories.insert(root.to_owned());
+        }
     }
 
     /// Protects one path. A missing one becomes a placeholder, and so does its directory.

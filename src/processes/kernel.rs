@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal};
 
 pub(super) mod notifications;
@@ -110,12 +111,16 @@ pub(super) fn run_before_others() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives this process mounts of its own. Needs `CAP_SYS_ADMIN`.
+/// Gives this process mounts of its own, of which no other one learns. Needs `CAP_SYS_ADMIN`.
 pub(super) fn unshare_mounts() -> io::Result<()> {
     // SAFETY: takes no pointer. This process has one thread, and no descriptor of its stays
     // behind: those that are open go on to work.
     let done = unsafe { libc::unshare(libc::CLONE_NEWNS) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(mount_change("/", flags)?)
 }
 
 /// What `mount_setattr` changes.

@@ -25,6 +25,20 @@ pub(super) enum Placeholder {
     Directory,
     /// Inside of a repository alone, where nothing is ever committed.
     EmptyFile,
+    /// The file of a repository that says that its settings are its own. It is otherwise missing,
+    /// and whoever writes it decides which settings and hooks count.
+    CommonDirectory,
+}
+
+impl Placeholder {
+    /// What the file holds; `None` for a directory.
+    pub(super) fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Directory => None,
+            Self::EmptyFile => Some(""),
+            Self::CommonDirectory => Some(".\n"),
+        }
+    }
 }
 
 impl Masks {

@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 
 use self::left_behind::LeftBehind;
 use super::confinement::MaskKind;
@@ -94,14 +94,14 @@ impl Made {
         let nowhere = || io::Error::from(io::ErrorKind::NotFound);
         let (directory, name) = path.parent().zip(path.file_name()).ok_or_else(nowhere)?;
         let directory = handles::open(directory)?;
-        let made = match placeholder {
-            Placeholder::Directory => mkdirat(&directory, name, Mode::RWXU),
-            Placeholder::EmptyFile => {
+        match placeholder.text() {
+            None => mkdirat(&directory, name, Mode::RWXU)?,
+            Some(text) => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                openat(&directory, name, flags, Mode::RUSR | Mode::WUSR).map(drop)
+                let file = openat(&directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+                File::from(file).write_all(text.as_bytes())?;
             }
-        };
-        made?;
+        }
         Ok(Self { directory, name: name.to_owned(), placeholder })
     }
 
@@ -111,20 +111,25 @@ impl Made {
         Some(Self { directory, name: path.file_name()?.to_owned(), placeholder })
     }
 
-    /// Removes it if it is as it was made: empty. A program outside may have put something in.
-    fn remove(&self) -> Result<(), Errno> {
-        let flags = match self.placeholder {
-            Placeholder::Directory => AtFlags::REMOVEDIR,
-            Placeholder::EmptyFile => AtFlags::empty(),
-        };
-        if self.placeholder == Placeholder::EmptyFile {
-            let there = statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let is_file = FileType::from_raw_mode(there.st_mode) == FileType::RegularFile;
-            if !is_file || there.st_size != 0 {
-                return Ok(());
+    /// Removes it if it is as it was made. A program outside may have put something in.
+    fn remove(&self) -> io::Result<()> {
+        match self.placeholder.text() {
+            None => unlinkat(&self.directory, &self.name, AtFlags::REMOVEDIR)?,
+            Some(text) if self.holds(text)? => {
+                unlinkat(&self.directory, &self.name, AtFlags::empty())?;
             }
+            Some(_) => {}
         }
-        unlinkat(&self.directory, &self.name, flags)
+        Ok(())
+    }
+
+    fn holds(&self, text: &str) -> io::Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.directory, &self.name, flags, Mode::empty())?);
+        let mut there = Vec::new();
+        let is_file = file.metadata()?.is_file();
+        file.take(text.len() as u64 + 1).read_to_end(&mut there)?;
+        Ok(is_file && there == text.as_bytes())
     }
 }
 

@@ -43,10 +43,13 @@ impl ControlFiles {
             return;
         }
         self.keep(git);
-        self.present(&git.join("config.worktree"));
         if kind(&git.join("commondir")).is_some() {
+            self.present(&git.join("config.worktree"));
             return self.present(&git.join("commondir"));
         }
+        // With it missing, one file would put all of the others aside.
+        self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        self.worktree_settings(git, git);
         for name in ["hooks", "modules"] {
             self.protect(&git.join(name), Placeholder::Directory);
         }
@@ -54,20 +57,31 @@ impl ControlFiles {
         for name in ["config", "info/attributes"] {
             self.protect(&git.join(name), Placeholder::EmptyFile);
         }
-        self.worktrees(&git.join("worktrees"));
+        self.worktrees(git);
         self.named_in_settings(git);
     }
 
     /// The directories of linked worktrees say where the settings are, too.
-    fn worktrees(&mut self, directory: &Path) {
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    fn worktrees(&mut self, git: &Path) {
+        let entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
         for entry in entries.take(MAX_WORKTREES) {
             let worktree = entry.path();
             if kind(&worktree).is_some_and(|kind| kind.is_dir()) {
                 self.present(&worktree.join("commondir"));
                 self.present(&worktree.join("gitdir"));
-                self.present(&worktree.join("config.worktree"));
+                self.worktree_settings(git, &worktree);
             }
+        }
+    }
+
+    /// Settings of one worktree, which git looks for only where the others say so.
+    fn worktree_settings(&mut self, git: &Path, worktree: &Path) {
+        let path = worktree.join("config.worktree");
+        let settings = read(&git.join("config")).unwrap_or_default();
+        if settings.to_ascii_lowercase().contains("worktreeconfig") {
+            self.protect(&path, Placeholder::EmptyFile);
+        } else {
+            self.present(&path);
         }
     }
 

@@ -100,11 +100,13 @@ fn of_what_is_missing_only_the_few_names_of_the_specification_are_held() {
     bare.check(&[], &[".git", "refs", "objects", "HEAD", ".github", ".config"]);
     let repository = Ground::new(&[".claude/", ".mcp.json", ".git/", "sub/.git/config"]);
     let expected = [
+        "ReadOnly (missing) .git/commondir",
         "ReadOnly (missing) .git/config",
         "ReadOnly (missing) .git/hooks",
         "Keep (missing) .git/info",
         "ReadOnly (missing) .git/info/attributes",
         "ReadOnly (missing) .git/modules",
+        "ReadOnly (missing) sub/.git/commondir",
         "ReadOnly (missing) sub/.git/hooks",
         "Keep (missing) sub/.git/info",
         "ReadOnly (missing) sub/.git/info/attributes",
@@ -172,6 +174,18 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
         [include]\n path = /etc/passwd\n[core] attributesFile = missing\n[x]\npath = ..\n";
     fs::write(ground.path(".git/config"), settings).unwrap();
     ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
+}
+
+#[test]
+fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
+    let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);
+    ground.check(&[], &[".git/config.worktree", ".git/worktrees/w/config.worktree"]);
+    fs::write(ground.path(".git/config"), "[extensions]\n\tworktreeConfig = true\n").unwrap();
+    let held = [
+        "ReadOnly (missing) .git/config.worktree",
+        "ReadOnly (missing) .git/worktrees/w/config.worktree",
+    ];
+    ground.check(&held, &[]);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::process::{self, Pid};
 
 use crate::processes::confinement::{Confinement, FileId, Level, Mask, MaskKind, Shown};
 use crate::processes::{bwrap, kernel, mounts};
@@ -34,6 +35,10 @@ fn differs() -> io::Error {
 pub(super) fn enter(confinement: &Confinement) -> io::Result<()> {
     if confinement.level != Level::Bwrap {
         return Ok(());
+    }
+    // What is mounted here must not be mounted on the machine.
+    if process::getpid() != Pid::INIT {
+        return Err(io::Error::other("bubblewrap has made no namespaces"));
     }
     let roots = compare_shown(confinement)?;
     if !confinement.masks.is_empty() {

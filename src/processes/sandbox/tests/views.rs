@@ -157,7 +157,7 @@ async fn p21_nothing_is_shown_that_is_not_there_but_the_names_that_may_not_come(
     assert!(init.status().unwrap().success());
     fs::remove_file(root.join("way")).unwrap();
     let said = ground.output("ls -A; ls -A .git .git/info").await;
-    let there = ".claude\n.git\n.mcp.json\nown\nsub\n.git:\nHEAD\nbranches\nconfig\ndescription\n\
+    let there = ".claude\n.git\n.mcp.json\nown\nsub\n.git:\nHEAD\nbranches\ncommondir\nconfig\ndescription\n\
         hooks\ninfo\nmodules\nobjects\nrefs\n\n.git/info:\nattributes\nexclude\n";
     assert_eq!(said, there);
     let work = "set -e; tar cf ../packed.tar . 2>&1 || tar cf /tmp/packed.tar .; cp -r . /tmp/copy; \
