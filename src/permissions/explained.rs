@@ -14,16 +14,18 @@ pub(crate) struct ExplainedVerdict {
     pub(crate) because: String,
     /// What would allow it, if a person is asked.
     pub(crate) remedy: Option<String>,
-    /// Whether it is a reader, and why, or which part is none.
-    pub(crate) reading: String,
+    /// Whether it is a reader, or which part is none and why, unless that is what decides.
+    pub(crate) reading: Option<String>,
     pub(crate) risks: Vec<Risk>,
 }
 
 /// What is known of the line's reading, for the operator.
 fn told_reading(reading: &Reading) -> String {
     match reading {
-        Reading::Proven => "reader: it is proven to read only".to_owned(),
-        Reading::Reader => "reader: every part of it is on the list of what only reads".to_owned(),
+        Reading::Proven => "a reader: it is proven to read only".to_owned(),
+        Reading::Reader => {
+            "a reader: every part of it is on the list of what only reads".to_owned()
+        }
         Reading::Unknown(not_reading) => format!("no reader: {not_reading}"),
     }
 }
@@ -56,14 +58,18 @@ impl Permissions {
         let policy = &self.policy;
         let (risks, reading) = match access {
             Access::Command(command) => {
-                (command.risks().to_vec(), told_reading(command.analysis().reading()))
+                (command.risks().to_vec(), Some(told_reading(command.analysis().reading())))
             }
-            _ => (Vec::new(), String::new()),
+            _ => (Vec::new(), None),
         };
         let mode = policy.mode;
+        let mut reading = reading;
         let (verdict, because, remedy) = match policy.judge(tool, self.effect_of(access)) {
             PolicyVerdict::Deny(why) => ("deny", why, None),
-            PolicyVerdict::Allow(by) => ("allow", self.allowed_by(by, tool, access), None),
+            PolicyVerdict::Allow(by) => {
+                reading = reading.filter(|_| !by.only_reads());
+                ("allow", self.allowed_by(by, tool, access), None)
+            }
             PolicyVerdict::Ask { why, remedy } => {
                 let asks = if mode == Mode::DontAsk { "denies what would ask" } else { "asks" };
                 let because = match why {
@@ -82,7 +88,9 @@ impl Permissions {
             (AllowedBy::OnlyReads, _) => "it is proven to read only".to_owned(),
             (AllowedBy::ConfinedToReading, _) => {
                 let level = self.policy.confined.level.map_or("", Level::name);
-                format!("every part of it only reads, and {level} confines it to that")
+                format!(
+                    "it is a reader: every part of it only reads, and {level} confines it to that"
+                )
             }
             (AllowedBy::Sandbox, _) => "sandbox.auto_allow is on, and it runs in bwrap".to_owned(),
             (AllowedBy::Rules, Access::Command(command)) => {

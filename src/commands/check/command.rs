@@ -20,7 +20,9 @@ fn told(explained: &ExplainedVerdict) -> String {
     if let Some(remedy) = remedy {
         let _ = writeln!(text, "{remedy}");
     }
-    let _ = writeln!(text, "{reading}");
+    if let Some(reading) = reading {
+        let _ = writeln!(text, "{reading}");
+    }
     for risk in risks {
         let _ = writeln!(text, "risk ({}): {}", risk.severity.as_str(), risk.text);
     }

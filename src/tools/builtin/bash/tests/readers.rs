@@ -30,9 +30,8 @@ struct Ground {
 struct Entry {
     mode: u32,
     owner: u32,
-    /// The time of the last change. Not of a directory: the sandbox may put a placeholder into it for
-    /// as long as a command runs.
-    changed: Option<(i64, i64)>,
+    /// Of a directory it changes when an entry comes or goes, so it says more than the names.
+    changed: (i64, i64),
     bytes: Vec<u8>,
 }
 
@@ -115,7 +114,7 @@ fn collect(directory: &Path, contents: &mut Contents) {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         let (path, metadata) = (entry.path(), entry.metadata().unwrap());
         let bytes = if metadata.is_file() { fs::read(&path).unwrap() } else { Vec::new() };
-        let changed = (!metadata.is_dir()).then(|| (metadata.ctime(), metadata.ctime_nsec()));
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
         let (mode, owner) = (metadata.mode(), metadata.uid());
         if metadata.is_dir() {
             collect(&path, contents);
