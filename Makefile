@@ -30,6 +30,7 @@ bench:
 soak:
 	cargo test --profile soak --locked --test suite -- --ignored --nocapture soak::
 	cargo test --profile soak --locked --lib -- --ignored --nocapture r20_
+	cargo test --profile soak --locked --lib -- --ignored --nocapture g7_
 	PROPTEST_CASES=5000 cargo test --profile soak --locked --lib -- --quiet
 
 lint:

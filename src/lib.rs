@@ -102,6 +102,7 @@ pub use permissions::measured;
 pub use processes::measured as measured_commands;
 
 // Runs this process as the supervisor of a command, if it was started as one.
+pub use processes::placeholders::sweep_if_asked;
 pub use processes::supervisor::supervise_if_asked;
 
 // Runs this process as a reader of a foreign document, if it was started as one.

@@ -18,6 +18,9 @@ fn main() -> ExitCode {
     if let Some(code) = toolhand::supervise_if_asked() {
         return code;
     }
+    if let Some(code) = toolhand::sweep_if_asked() {
+        return code;
+    }
     if let Some(code) = toolhand::read_if_asked() {
         return code;
     }

@@ -41,6 +41,7 @@ use self::rules::Rules;
 use crate::blocking::{Overloaded, RESOLVING};
 use crate::page_url::PageUrl;
 use crate::processes;
+use crate::processes::confinement::Level;
 use crate::session_files::SessionFiles;
 use crate::settings_files::SettingsFiles;
 use crate::workspace::{
@@ -82,6 +83,7 @@ mod rule_origin;
 mod rules;
 mod scope;
 mod search_limits;
+mod secret_files;
 mod session_mode;
 mod unasked_files;
 mod unbuilt_tools;
@@ -99,6 +101,8 @@ pub(crate) enum AccessRequest {
         directory: PathBuf,
         /// Not in the sandbox, where one holds.
         outside_sandbox: bool,
+        /// It failed when it was confined to reading.
+        may_write: bool,
     },
     /// Uses what has this name: starts an agent of this type, or follows a skill.
     Named(String),
@@ -153,6 +157,20 @@ pub(crate) struct Permit {
     approved_contents: Option<ContentState>,
     /// The place of the choice that a person has made, where the call offered its own.
     choice: Option<u8>,
+    /// What nobody was asked about runs with less.
+    unasked: Unasked,
+}
+
+/// How a command runs that no person approved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unasked {
+    /// It may only read.
+    reads_only: bool,
+    /// What may hold secrets is hidden from it, as no person has seen it, and the mode is not the
+    /// one that asks about nothing.
+    unapproved: bool,
+    /// It runs git to read, so what the repository configures to run does not.
+    reads_git: bool,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -560,7 +578,12 @@ impl Permissions {
         let effect = self.effect_of(&access);
         let is_outside = effect.reached().is_some_and(|path| path.is_outside);
         match self.policy.judge(tool, effect) {
-            PolicyVerdict::Allow(_) => Ok(Judgement::Permitted(Permit::new(access))),
+            PolicyVerdict::Allow(by) => {
+                let is_confined = self.policy.confined.level.is_some();
+                let reads_only = by.only_reads() && is_confined;
+                let unapproved = self.policy.mode != Mode::BypassPermissions;
+                Ok(Judgement::Permitted(Permit::unasked(access, reads_only, unapproved)))
+            }
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
                 // Nobody is asked in dontAsk, and finding the rules means to judge again.
@@ -625,11 +648,12 @@ impl Permissions {
             AccessRequest::Write(path) => {
                 Access::Write(Arc::new(found(self.resolve_file(&path)?)?))
             }
-            AccessRequest::Command { line, directory, outside_sandbox } => {
+            AccessRequest::Command { line, directory, outside_sandbox, may_write } => {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
                     real.map_or_else(|_| directory.clone(), |real| real.real_path().to_owned());
-                let command_line = CommandLine { line, directory, real_directory, outside_sandbox };
+                let command_line =
+                    CommandLine { line, directory, real_directory, outside_sandbox, may_write };
                 Access::Command(Box::new(self.open_command(tool, command_line)))
             }
             AccessRequest::Named(name) => Access::Named(name),
@@ -711,6 +735,12 @@ impl Permissions {
             let denied = &by_kind[usize::from(file.is_written())];
             let rule = denied.iter().find(|(id, _)| file.id == Some(*id));
             file.denied_by = rule.map(|(_, rule)| (*rule).clone());
+        }
+        // The walk takes milliseconds, and only this level needs it.
+        if self.policy.confined.level == Some(Level::Landlock) {
+            let policy = &self.policy;
+            opened
+                .expose(|path| policy.hides(tool, path, false) || policy.keeps_secret(tool, path));
         }
         opened
     }
@@ -839,7 +869,33 @@ fn names_of(target: &Target) -> u64 {
 
 impl Permit {
     fn new(access: Access) -> Self {
-        Self { access, approved_contents: None, choice: None }
+        Self { access, approved_contents: None, choice: None, unasked: Unasked::default() }
+    }
+
+    /// The permit of a call that nobody is asked about.
+    fn unasked(access: Access, reads_only: bool, unapproved: bool) -> Self {
+        let command = match &access {
+            Access::Command(command) => Some(command),
+            _ => None,
+        };
+        let reads_git = command.is_some_and(|command| command.reads_git());
+        let reads_only = command.is_some() && reads_only;
+        Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
+    }
+
+    /// Whether the command must be confined to reading.
+    pub(crate) fn reads_only(&self) -> bool {
+        self.unasked.reads_only
+    }
+
+    /// Whether files that may hold secrets must be hidden from the command.
+    pub(crate) fn is_unapproved(&self) -> bool {
+        self.unasked.unapproved
+    }
+
+    /// Whether git must run nothing that the repository names.
+    pub(crate) fn reads_git(&self) -> bool {
+        self.unasked.reads_git
     }
 
     /// The place of the choice that a person has made among those of the call's own.

@@ -11,21 +11,12 @@ pub(crate) const REPOSITORY: &str = ".git";
 pub(crate) struct ProtectedName {
     /// A path of names in lower case, of which the last may hold one `*`.
     pub(crate) pattern: &'static str,
-    pub(crate) kind: ProtectedKind,
     /// How programs spell it, where that is not the pattern itself.
     pub(crate) spellings: &'static [&'static str],
 }
 
-/// What a program expects under a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProtectedKind {
-    Directory,
-    File,
-    Repository,
-}
-
 pub(crate) const PROTECTED_NAMES: [ProtectedName; 52] = [
-    name(REPOSITORY, ProtectedKind::Repository),
+    name(REPOSITORY),
     directory(".config/git"),
     directory(".vscode"),
     directory(".idea"),
@@ -90,20 +81,20 @@ pub(crate) const PATTERNS: [&str; PROTECTED_NAMES.len()] = {
     patterns
 };
 
-const fn name(pattern: &'static str, kind: ProtectedKind) -> ProtectedName {
-    ProtectedName { pattern, kind, spellings: &[] }
+const fn name(pattern: &'static str) -> ProtectedName {
+    ProtectedName { pattern, spellings: &[] }
 }
 
 const fn directory(pattern: &'static str) -> ProtectedName {
-    name(pattern, ProtectedKind::Directory)
+    name(pattern)
 }
 
 const fn file(pattern: &'static str) -> ProtectedName {
-    name(pattern, ProtectedKind::File)
+    name(pattern)
 }
 
 const fn spelled(pattern: &'static str, spellings: &'static [&'static str]) -> ProtectedName {
-    ProtectedName { pattern, kind: ProtectedKind::File, spellings }
+    ProtectedName { pattern, spellings }
 }
 
 impl ProtectedName {

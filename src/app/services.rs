@@ -239,6 +239,7 @@ fn sandbox_settings(config: &Config) -> SandboxSettings {
         readable: readable.clone(),
         hidden: vec![config.server.state_dir.clone()],
         sessions: Some(state_dir::sessions(&config.server.state_dir)),
+        placeholders: Some(state_dir::placeholders(&config.server.state_dir)),
     }
 }
 

@@ -140,6 +140,11 @@ pub(crate) fn sessions(path: &Path) -> PathBuf {
     path.join("sessions")
 }
 
+/// The list of what stands for missing files in workspaces while commands run.
+pub(crate) fn placeholders(path: &Path) -> PathBuf {
+    path.join("placeholders")
+}
+
 /// Checks the directory and describes it. Creates and locks nothing.
 pub(crate) fn inspect(path: &Path) -> Result<&'static str, StateError> {
     let is_missing =

@@ -1,8 +1,9 @@
 //! Parses a Bash command line, and answers what rules and the policy ask about it.
 //!
-//! There is one parse and there are two analyses. [`ParsedCommand::is_read_only`] proves that a
-//! line changes nothing, by lists of what is known. [`risks`](ParsedCommand::risks) warns, by
-//! lists of what is suspicious, and proves nothing. All of it is pure, and a courtesy: the border
+//! There is one parse and there are three analyses. [`ParsedCommand::is_read_only`] proves that a
+//! line changes nothing, by lists of what is known. [`ParsedCommand::reading`] says of more lines
+//! that they only read where they are confined to it, by lists of what is harmless to try.
+//! [`risks`](ParsedCommand::risks) warns, by lists of what is suspicious, and proves nothing. All of it is pure, and a courtesy: the border
 //! is the sandbox.
 
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ pub(crate) use self::doubt::Doubt;
 pub(super) use self::globs::may_mean;
 pub(crate) use self::operands::{Operand, OperandAccess, OperandPath};
 pub(crate) use self::pattern::BashPattern;
+pub(crate) use self::readers::Reading;
 pub(crate) use self::removals::CriticalRemoval;
 pub(super) use self::removals::is_critical;
 pub(crate) use self::risks::Risk;
@@ -23,6 +25,7 @@ use self::reach::Reached;
 mod ansi_c;
 mod collect;
 mod directories;
+mod discards;
 mod doubt;
 mod expansions;
 mod fragments;
@@ -37,6 +40,7 @@ mod pattern;
 mod plain_read;
 mod reach;
 mod read_only;
+mod readers;
 mod removals;
 mod risks;
 mod subcommands;
@@ -61,6 +65,8 @@ pub(crate) struct ParsedCommand {
     reached: Vec<Reached>,
     /// Holds nothing but plain commands joined by `&&`, `||`, `;` and `|`.
     is_plain: bool,
+    /// Why it is more than commands that only read, whatever its parts are.
+    beyond_reading: Option<&'static str>,
     /// What deny and ask rules are compared with.
     texts: Vec<String>,
 }
@@ -106,10 +112,11 @@ const MAX_SCRIPT_STEPS: usize = 2_000;
 impl ParsedCommand {
     fn new(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Result<Self, Doubt> {
         let tree = syntax::parse_tree(line, may_go_on)?;
-        let collect::Collected { parts, is_plain } = collect::collect(&tree, line)?;
+        let collect::Collected { parts, is_plain, beyond_reading } = collect::collect(&tree, line)?;
         let reached = reach::reached(&parts)?;
         let texts = matching::texts(line, reached.iter().map(|reached| &reached.part));
-        Ok(Self { line: line.to_owned(), parts, reached, is_plain, texts })
+        let line = line.to_owned();
+        Ok(Self { line, parts, reached, is_plain, beyond_reading, texts })
     }
 
     /// Whether a program's name is known only when the command runs, so that no deny rule can
@@ -123,8 +130,7 @@ impl ParsedCommand {
     /// Whether it neither begins with `sleep` nor runs git.
     pub(crate) fn may_go_on_alone(&self) -> bool {
         let waits = self.parts.first().and_then(Part::program) == Some("sleep");
-        let runs_git = self.reached.iter().any(|reached| reached.part.program() == Some("git"));
-        !waits && !runs_git && !self.has_uncertain_name()
+        !waits && !self.runs_git() && !self.has_uncertain_name()
     }
 }
 

@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use super::Permissions;
 use super::kind::AccessKind;
+use super::path_lists::SENSITIVE;
 use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
 use super::rules::{RuledCall, Rules};
-use crate::processes::sandbox::DeniedPaths;
+use super::secret_files::SecretFiles;
+use crate::processes::sandbox::{DeniedPaths, Secrets};
 use crate::workspace::Workspace;
 
 /// How many entries of the roots are compared with rules that have wildcards, nearest to the
@@ -18,10 +20,12 @@ use crate::workspace::Workspace;
 const MAX_ENTRIES: usize = 20_000;
 
 impl Permissions {
-    /// What rules deny below the roots of a command, those of settings files as they are then.
-    pub(crate) fn denied_to_commands(&self) -> impl Fn(&[PathBuf]) -> DeniedPaths + use<> {
+    /// What rules deny below the roots of a command, those of settings files as they are then, and
+    /// what may hold secrets if that is denied too.
+    pub(crate) fn denied_to_commands(&self) -> impl Fn(&[PathBuf], Secrets) -> DeniedPaths + use<> {
         let permissions = self.clone();
-        move |roots| {
+        let known = SecretFiles::default();
+        move |roots, secrets| {
             let workspace = Workspace::open(roots.iter().take(1).cloned().collect());
             let rules = match (&permissions.live, &workspace) {
                 (Some(live), Ok(workspace)) => live.rules_in_force(workspace),
@@ -30,7 +34,12 @@ impl Permissions {
             };
             let home = permissions.policy.roots.home.clone();
             let roots = PatternRoots { home, roots: roots.to_vec() };
-            Search { rules: &rules, roots: &roots }.find()
+            let search = Search { rules: &rules, roots: &roots };
+            let mut denied = search.find();
+            if secrets == Secrets::Denied {
+                search.add_secrets(&known, &mut denied);
+            }
+            denied
         }
     }
 }
@@ -56,6 +65,20 @@ impl Search<'_> {
             self.walk(&mut denied);
         }
         denied
+    }
+
+    /// Adds what may hold secrets and no rule allows by name.
+    fn add_secrets(&self, known: &SecretFiles, denied: &mut DeniedPaths) {
+        let found = known.below(self.roots);
+        denied.is_cut |= found.is_cut;
+        denied.reading.extend(found.paths.into_iter().filter(|path| !self.allows_by_name(path)));
+    }
+
+    fn allows_by_name(&self, path: &Path) -> bool {
+        let Touch(tool, kind) = READING;
+        let reached = Some(ReachedPath::met(path, false, self.roots));
+        let call = RuledCall { reached, ..RuledCall::new(tool, kind, self.roots) };
+        self.rules.allows_by_name(call, &SENSITIVE)
     }
 
     fn literal(&self, Touch(tool, kind): Touch) -> impl Iterator<Item = PathBuf> {
@@ -138,6 +161,24 @@ mod tests {
         assert_eq!(names(root, &found.reading), ["a/b/key.pem", "docs/key.pem", "secret"]);
         assert_eq!(names(root, &found.editing), ["docs/plan", "secret"]);
         assert!(!found.is_cut);
+    }
+
+    #[test]
+    fn secrets_are_denied_but_for_those_that_a_rule_allows_by_name() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = ground.path();
+        for name in [".env", "a/.env", "key.pem"] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "").unwrap();
+        }
+        let settings =
+            PermissionSettings { allow: vec!["Read(a/.env)".to_owned()], ..Default::default() };
+        let rules = Rules::parse(&settings, &[]).unwrap();
+        let roots = PatternRoots { home: "/nowhere".into(), roots: vec![root.to_owned()] };
+        let mut found = DeniedPaths::default();
+        let search = Search { rules: &rules, roots: &roots };
+        search.add_secrets(&SecretFiles::default(), &mut found);
+        assert_eq!(names(root, &found.reading), [".env", "key.pem"]);
     }
 
     #[test]

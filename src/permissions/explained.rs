@@ -1,7 +1,9 @@
 //! Explains the verdict on a command line to the operator, and runs nothing.
 
+use super::commands::Reading;
 use super::judge::{AllowedBy, PolicyVerdict};
 use super::{Access, AccessRequest, Mode, Permissions, Refusal, Risk};
+use crate::processes::confinement::Level;
 
 /// What becomes of a command, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +14,20 @@ pub(crate) struct ExplainedVerdict {
     pub(crate) because: String,
     /// What would allow it, if a person is asked.
     pub(crate) remedy: Option<String>,
+    /// Whether it is a reader, or which part is none and why, unless that is what decides.
+    pub(crate) reading: Option<String>,
     pub(crate) risks: Vec<Risk>,
+}
+
+/// What is known of the line's reading, for the operator.
+fn told_reading(reading: &Reading) -> String {
+    match reading {
+        Reading::Proven => "a reader: it is proven to read only".to_owned(),
+        Reading::Reader => {
+            "a reader: every part of it is on the list of what only reads".to_owned()
+        }
+        Reading::Unknown(not_reading) => format!("no reader: {not_reading}"),
+    }
 }
 
 impl Permissions {
@@ -27,7 +42,12 @@ impl Permissions {
         let tool = tool.to_owned();
         let explain = move |current: Self| {
             let directory = current.workspace.root().to_owned();
-            let request = AccessRequest::Command { line, directory, outside_sandbox: false };
+            let request = AccessRequest::Command {
+                line,
+                directory,
+                outside_sandbox: false,
+                may_write: false,
+            };
             let access = current.open(&tool, request)?;
             Ok(current.explained(&tool, &access))
         };
@@ -36,14 +56,20 @@ impl Permissions {
 
     fn explained(&self, tool: &str, access: &Access) -> ExplainedVerdict {
         let policy = &self.policy;
-        let risks = match access {
-            Access::Command(command) => command.risks().to_vec(),
-            _ => Vec::new(),
+        let (risks, reading) = match access {
+            Access::Command(command) => {
+                (command.risks().to_vec(), Some(told_reading(command.analysis().reading())))
+            }
+            _ => (Vec::new(), None),
         };
         let mode = policy.mode;
+        let mut reading = reading;
         let (verdict, because, remedy) = match policy.judge(tool, self.effect_of(access)) {
             PolicyVerdict::Deny(why) => ("deny", why, None),
-            PolicyVerdict::Allow(by) => ("allow", self.allowed_by(by, tool, access), None),
+            PolicyVerdict::Allow(by) => {
+                reading = reading.filter(|_| !by.only_reads());
+                ("allow", self.allowed_by(by, tool, access), None)
+            }
             PolicyVerdict::Ask { why, remedy } => {
                 let asks = if mode == Mode::DontAsk { "denies what would ask" } else { "asks" };
                 let because = match why {
@@ -54,12 +80,18 @@ impl Permissions {
                 (verdict, because, Some(remedy.to_string()))
             }
         };
-        ExplainedVerdict { verdict, because, remedy, risks }
+        ExplainedVerdict { verdict, because, remedy, reading, risks }
     }
 
     fn allowed_by(&self, by: AllowedBy, tool: &str, access: &Access) -> String {
         match (by, access) {
             (AllowedBy::OnlyReads, _) => "it is proven to read only".to_owned(),
+            (AllowedBy::ConfinedToReading, _) => {
+                let level = self.policy.confined.level.map_or("", Level::name);
+                format!(
+                    "it is a reader: every part of it only reads, and {level} confines it to that"
+                )
+            }
             (AllowedBy::Sandbox, _) => "sandbox.auto_allow is on, and it runs in bwrap".to_owned(),
             (AllowedBy::Rules, Access::Command(command)) => {
                 let rules = self.policy.rules_allowing(tool, command.analysis());

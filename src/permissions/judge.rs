@@ -136,8 +136,10 @@ impl<'a> AccessEffect<'a> {
 pub(super) enum AllowedBy {
     /// The mode, because of what the call does.
     Mode,
-    /// The list of commands that only read.
+    /// The proof that it only reads.
     OnlyReads,
+    /// The list of what only reads, and the sandbox that confines it to that.
+    ConfinedToReading,
     /// `sandbox.auto_allow`
     Sandbox,
     /// Rules in `permissions.allow`.
@@ -154,6 +156,13 @@ pub(super) enum PolicyVerdict {
         remedy: Remedy,
     },
     Deny(String),
+}
+
+impl AllowedBy {
+    /// Whether reading is all that the call may do.
+    pub(super) fn only_reads(self) -> bool {
+        matches!(self, Self::OnlyReads | Self::ConfinedToReading)
+    }
 }
 
 impl Policy {

@@ -49,7 +49,15 @@ pub fn judging(
         let (tool, request) = match judged {
             Judged::Command(line) => {
                 let (line, directory) = (line.to_owned(), directory.clone());
-                ("Bash", AccessRequest::Command { line, directory, outside_sandbox: false })
+                (
+                    "Bash",
+                    AccessRequest::Command {
+                        line,
+                        directory,
+                        outside_sandbox: false,
+                        may_write: false,
+                    },
+                )
             }
             Judged::Read(path) => ("Read", AccessRequest::Read(directory.join(path))),
         };
@@ -65,5 +73,5 @@ pub fn judging(
 
 /// Whether the line is proven to change nothing, where nothing confines it. Takes up to 50 ms.
 pub fn is_proven_read_only(line: &str) -> bool {
-    super::commands::parse(line).is_ok_and(|parsed| parsed.is_read_only(false))
+    super::commands::parse(line).is_ok_and(|parsed| parsed.is_read_only())
 }

@@ -9,16 +9,18 @@ use std::{env, fs};
 
 use super::commands::{
     self, BashPattern, CommandSummary, CriticalRemoval, Doubt, OperandPath, ParsedCommand, Place,
-    Risk, UnparsedCommand,
+    Reading, Risk, UnparsedCommand,
 };
 use super::path_lists::{PROTECTED, SENSITIVE};
 use super::path_pattern::PatternRoots;
 use crate::workspace::{Target, Workspace};
 
+pub(super) use self::exposed::Exposed;
 pub(super) use self::files::{CommandFile, OwnState, UnknownFile};
 
 mod below;
 mod expand;
+mod exposed;
 mod files;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,8 @@ pub(crate) struct CommandLine {
     pub(crate) real_directory: PathBuf,
     /// Whether it is to run outside of the sandbox, where one holds.
     pub(crate) outside_sandbox: bool,
+    /// Whether it failed when it was confined to reading, and so counts as one that may write.
+    pub(crate) may_write: bool,
 }
 
 /// A command with what is known of it.
@@ -54,6 +58,10 @@ pub(super) struct CommandAnalysis {
     pub(super) risks: Vec<Risk>,
     /// A program of the line that PATH leads to below a root, where anybody may have put it.
     planted: Option<PathBuf>,
+    /// Whether it only reads, as far as that is known.
+    reading: Reading,
+    /// What a reader could show where the sandbox has no masks.
+    pub(super) exposed: Option<Exposed>,
     pub(super) outside_sandbox: bool,
 }
 
@@ -74,6 +82,9 @@ impl OpenedCommand {
     /// Reads the disk, and parses for up to 50 ms.
     pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
         let mut analysis = CommandAnalysis::new(&command_line, surroundings);
+        if command_line.may_write {
+            analysis.reading = Reading::unknown("", "it failed when it was confined to reading");
+        }
         if command_line.outside_sandbox {
             analysis.outside_sandbox = true;
             analysis.risks.insert(0, Risk::outside_sandbox());
@@ -85,6 +96,20 @@ impl OpenedCommand {
     /// of no use then, git would keep its locks, and what is not understood might be either.
     pub(crate) fn may_go_on_alone(&self) -> bool {
         self.analysis.parsed.as_ref().is_ok_and(ParsedCommand::may_go_on_alone)
+    }
+
+    /// Whether it runs git to read alone. What the repository says of hooks, pagers and drivers then
+    /// need not count.
+    pub(crate) fn reads_git(&self) -> bool {
+        let CommandAnalysis { parsed, reading, .. } = &self.analysis;
+        *reading == Reading::Reader && parsed.as_ref().is_ok_and(ParsedCommand::runs_git)
+    }
+
+    /// Looks for what a reader could show of the roots, where no mask can hide it.
+    pub(super) fn expose(&mut self, shows: impl Fn(&Path) -> bool) {
+        if self.analysis.reading == Reading::Reader {
+            self.analysis.exposed = exposed::exposed(self.workspace.real_roots(), shows);
+        }
     }
 
     pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
@@ -137,14 +162,30 @@ impl CommandAnalysis {
                 let risks = parsed.risks(&place, &is_sensitive);
                 let removals = removals(&parsed, &place, &files);
                 let planted = planted(&parsed, surroundings);
-                Self { files, unknown, removals, risks, planted, ..Self::of_parts(Ok(parsed)) }
+                let reading = reading(&parsed, planted.as_deref(), &files, &unknown);
+                let plain = Self::of_parts(Ok(parsed));
+                Self { files, unknown, removals, risks, planted, reading, ..plain }
             }
         }
     }
 
     fn of_parts(parsed: Result<ParsedCommand, Box<UnparsedCommand>>) -> Self {
         let (files, unknown, removals, risks) = Default::default();
-        Self { parsed, files, unknown, removals, risks, planted: None, outside_sandbox: false }
+        let reading = match &parsed {
+            Ok(parsed) => parsed.reading(),
+            Err(unparsed) => Reading::unknown("", &unparsed.doubt.to_string()),
+        };
+        Self {
+            parsed,
+            files,
+            unknown,
+            removals,
+            risks,
+            planted: None,
+            reading,
+            exposed: None,
+            outside_sandbox: false,
+        }
     }
 
     /// Why not every part of the line is known.
@@ -180,10 +221,19 @@ impl CommandAnalysis {
         self.doubt().is_some() || self.files.len() == files::MAX_FILES
     }
 
-    /// Whether the line is proven to change nothing.
-    pub(super) fn is_read_only(&self, is_sandboxed: bool) -> bool {
-        let is_proven = self.parsed.as_ref().is_ok_and(|parsed| parsed.is_read_only(is_sandboxed));
-        is_proven && self.planted.is_none() && self.unknown.is_empty()
+    /// Whether the line is proven to change nothing, or would be a reader.
+    pub(super) fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
+    /// A part of it that discards what nothing brings back, as written.
+    pub(super) fn discards(&self) -> Option<&str> {
+        self.parsed.as_ref().ok()?.discards()
+    }
+
+    /// Whether a part runs git.
+    pub(super) fn runs_git(&self) -> bool {
+        self.parsed.as_ref().is_ok_and(ParsedCommand::runs_git)
     }
 
     /// Whether the line may show files of a repository that it does not name.
@@ -220,6 +270,28 @@ impl CommandAnalysis {
         let patterns = parsed.subcommand_patterns()?;
         Some(patterns.into_iter().map(|pattern| format!("{tool}({pattern})")).collect())
     }
+}
+
+/// What the line is with what its words mean on the disk.
+fn reading(
+    parsed: &ParsedCommand,
+    planted: Option<&Path>,
+    files: &[CommandFile],
+    unknown: &[UnknownFile],
+) -> Reading {
+    let reading = parsed.reading();
+    if matches!(reading, Reading::Unknown(_)) {
+        return reading;
+    }
+    if let Some(program) = planted {
+        let why = format!("PATH leads to {}, where commands can write", program.display());
+        return Reading::unknown("", &why);
+    }
+    if files.iter().any(CommandFile::is_written) || unknown.iter().any(UnknownFile::is_written) {
+        return Reading::unknown("", "it writes a file");
+    }
+    // What is proven names its files.
+    if unknown.is_empty() { reading } else { Reading::Reader }
 }
 
 /// A redirect to such a path is a risk.

@@ -17,6 +17,8 @@ use super::supervisor;
 
 mod view;
 
+pub(super) use self::view::own_places;
+
 /// Where a distribution installs it. The search path is not asked: a command may have written
 /// there.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];

@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::apply::Prepared;
+pub(super) use self::capabilities::drop_all as drop_capabilities;
 pub(super) use self::landlock::scope_signals;
 pub(super) use self::seccomp::FCHMODAT2;
+pub(crate) use super::handles::FileId;
+pub(super) use super::mounts::Mounted;
 
 mod apply;
 mod capabilities;
@@ -36,22 +39,27 @@ pub(crate) enum Network {
     Full,
 }
 
-/// Confines one command. Paths are absolute and may be missing; a missing one is left out.
+/// Confines one command. Paths are absolute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
     pub(crate) level: Level,
     pub(crate) network: Network,
+    /// What `writable` names can be read alone, and there is no directory for temporary files but
+    /// an empty one in memory, where the level can make it.
+    pub(crate) reads_only: bool,
     /// The roots of the workspace, and what the operator adds. None lies in another one: a
     /// command could have put a link to anywhere in its place.
     pub(crate) writable: Vec<Shown>,
     /// None lies in what is writable, for the same reason.
     pub(crate) readable: Vec<Shown>,
-    /// The command's own directory for temporary files.
+    /// The command's own directory for temporary files. One that only reads does not have it.
     pub(crate) temporary: Place,
     /// What `~` means. Only what `readable` names of it can be seen.
     pub(crate) home: Place,
     /// Outer ones first. Landlock has no masks.
     pub(crate) masks: Vec<Mask>,
+    /// The machine's own mounts below what is writable, which come with it.
+    pub(crate) mounted: Vec<Mounted>,
 }
 
 /// A file or directory, and the path at which a command finds it.
@@ -60,6 +68,8 @@ pub(crate) struct Shown {
     pub(crate) at: Place,
     /// Without links.
     pub(crate) from: Place,
+    /// What the server has opened there. `None`: nobody has looked.
+    pub(crate) id: Option<FileId>,
 }
 
 /// Protects one path that the command sees.
@@ -67,6 +77,8 @@ pub(crate) struct Shown {
 pub(crate) struct Mask {
     pub(crate) place: Place,
     pub(crate) kind: MaskKind,
+    /// What the server has opened there.
+    pub(crate) id: FileId,
 }
 
 /// How a path is protected, the weakest first.
@@ -75,13 +87,12 @@ pub(crate) enum MaskKind {
     /// Writable, but it cannot be moved away.
     Keep,
     ReadOnly,
-    /// Reads as an empty file, and takes nothing.
-    EmptyFile,
-    EmptyDirectory,
+    /// Cannot be read or written, and is seen to be there.
+    Closed,
 }
 
 /// A path, kept as bytes: a path need not be text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Place(OsString);
 
 impl Level {
@@ -120,11 +131,27 @@ impl From<&Path> for Place {
 impl Shown {
     /// Under its own path.
     pub(crate) fn as_it_is(path: &Path) -> Self {
-        Self { at: path.into(), from: path.into() }
+        Self { at: path.into(), from: path.into(), id: None }
     }
 }
 
 impl Confinement {
+    /// One in which nothing can be reached.
+    pub(super) fn nothing(level: Level) -> Self {
+        let nowhere = Path::new("/nonexistent");
+        Self {
+            level,
+            network: Network::None,
+            reads_only: false,
+            writable: Vec::new(),
+            readable: Vec::new(),
+            temporary: nowhere.into(),
+            home: nowhere.into(),
+            masks: Vec::new(),
+            mounted: Vec::new(),
+        }
+    }
+
     /// Whether what lies in home is there and cannot be read. In bubblewrap it is not there.
     pub(super) fn closes_home(&self) -> bool {
         let mut shown = self.writable.iter().chain(&self.readable);

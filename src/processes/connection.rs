@@ -101,7 +101,8 @@ impl LaunchPlace {
         let Self { program, directory } = self;
         match step {
             LaunchStep::Directory => RunError::Directory { directory, source },
-            LaunchStep::Confine => RunError::Confinement(source.to_string()),
+            LaunchStep::View if source.raw_os_error() == Some(libc::ESTALE) => RunError::Exchanged,
+            LaunchStep::Confine | LaunchStep::View => RunError::Confinement(source.to_string()),
             LaunchStep::Execute => RunError::Program { program, source },
         }
     }

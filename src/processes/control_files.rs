@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::confinement::MaskKind;
 use super::masks::{Masks, Placeholder};
-use crate::protected_names::{PROTECTED_NAMES, ProtectedKind, ProtectedName, REPOSITORY};
+use crate::protected_names::REPOSITORY;
 
 pub(super) use self::snapshot::Snapshot;
 pub(super) use self::survey::Survey;
@@ -15,6 +15,10 @@ pub(super) use self::survey::Survey;
 mod repository;
 mod snapshot;
 mod survey;
+
+/// What a command may not make at the top of a root. Nothing else that is missing is shown: a
+/// program would find what is not there.
+const KEPT_MISSING: [&str; 2] = [".claude", ".mcp.json"];
 
 /// What protects the control files of these roots.
 #[derive(Debug)]
@@ -56,49 +60,36 @@ impl ControlFiles {
         masked.chain(self.links.iter().cloned()).collect()
     }
 
+    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
+        &self.repositories
+    }
+
     /// Makes a path read-only because a rule says so.
     pub(super) fn deny_writing(&mut self, path: &Path) {
         self.masks.add(path, MaskKind::ReadOnly);
         self.keep_above(path);
     }
 
-    /// Protects every name at the top of a root, present or missing.
+    /// Protects the few names at the top of a root that may not come either. A missing repository
+    /// may: then it is told.
     fn top(&mut self, root: &Path) {
         if kind(root).is_none_or(|kind| !kind.is_dir()) {
             return;
         }
-        let is_repository = kind(&root.join(REPOSITORY)).is_some();
-        for name in &PROTECTED_NAMES {
-            match name.kind {
-                ProtectedKind::Repository => self.repository(&root.join(REPOSITORY)),
-                ProtectedKind::Directory | ProtectedKind::File => self.spellings(root, name),
-            }
-        }
-        if is_repository {
-            self.no_bare_repository(root);
-        }
-    }
-
-    fn spellings(&mut self, root: &Path, name: &ProtectedName) {
-        for spelling in name.spellings() {
+        for name in KEPT_MISSING {
             // A directory for a missing file too: git takes no notice of an empty one, and would
             // add an empty file.
-            self.protect(&root.join(spelling), MaskKind::EmptyDirectory, Placeholder::Directory);
+            self.protect(&root.join(name), Placeholder::Directory);
         }
-    }
-
-    /// Without a valid `.git`, git takes the directory above for a repository if it looks like
-    /// one, and obeys the settings there. A command can spoil `.git/HEAD`. git does not take it
-    /// for one while the directory is closed, or missing.
-    fn no_bare_repository(&mut self, root: &Path) {
-        let missing = ["refs", "objects"].map(|name| root.join(name));
-        if let Some(path) = missing.iter().find(|path| kind(path).is_none()) {
-            self.protect(path, MaskKind::EmptyDirectory, Placeholder::ClosedDirectory);
+        // Where `.git` is missing or spoiled, git takes a directory for a repository that looks
+        // like one.
+        if ["HEAD", "objects", "refs"].iter().all(|name| kind(&root.join(name)).is_some()) {
+            self.repositories.insert(root.to_owned());
         }
     }
 
     /// Protects one path. A missing one becomes a placeholder, and so does its directory.
-    fn protect(&mut self, path: &Path, missing: MaskKind, placeholder: Placeholder) {
+    fn protect(&mut self, path: &Path, placeholder: Placeholder) {
         let Some((parent, name)) = path.parent().zip(path.file_name()) else { return };
         if !self.roots.iter().any(|root| root == parent) {
             match kind(parent) {
@@ -107,14 +98,14 @@ impl ControlFiles {
                 Some(kind) if kind.is_symlink() => {
                     let target = self.link(parent).filter(|target| target.is_dir());
                     let Some(target) = target.filter(|target| target != parent) else { return };
-                    return self.protect(&target.join(name), missing, placeholder);
+                    return self.protect(&target.join(name), placeholder);
                 }
                 Some(_) => return,
                 None => self.masks.add_missing(parent, MaskKind::Keep, Placeholder::Directory),
             }
         }
         match kind(path) {
-            None => self.masks.add_missing(path, missing, placeholder),
+            None => self.masks.add_missing(path, MaskKind::ReadOnly, placeholder),
             Some(_) => self.present(path),
         }
     }

@@ -1,15 +1,16 @@
 //! Wraps the system calls that no safe library offers.
 #![expect(
     unsafe_code,
-    reason = "fork, clone, exec, close_range, signal, seccomp and descriptors by number have no \
-              safe form"
+    reason = "fork, clone, exec, close_range, signal, seccomp, mounts and descriptors by number \
+              have no safe form"
 )]
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
 
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, Signal};
 
 pub(super) mod notifications;
@@ -105,6 +106,50 @@ pub(super) fn run_before_others() -> io::Result<()> {
             0,
             libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
             &raw const parameters,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives this process mounts of its own, of which no other one learns. Needs `CAP_SYS_ADMIN`.
+pub(super) fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes no pointer. This process has one thread, and no descriptor of its stays
+    // behind: those that are open go on to work.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(mount_change("/", flags)?)
+}
+
+/// What `mount_setattr` changes.
+#[repr(C)]
+#[derive(Default)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// `MOUNT_ATTR_RDONLY`.
+const READ_ONLY: u64 = 1;
+
+/// Makes a mount, and those below it, read-only.
+pub(super) fn make_read_only(mount: BorrowedFd<'_>) -> io::Result<()> {
+    let attributes = MountAttributes { set: READ_ONLY, ..MountAttributes::default() };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the kernel only reads the text, which ends with null, and the attributes, of the
+    // size that it is told. Both live until the call returns.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
         )
     };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

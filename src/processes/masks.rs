@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::confinement::{Mask, MaskKind};
+use serde::{Deserialize, Serialize};
+
+use super::confinement::MaskKind;
 
 /// The masks of one command, outer ones first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,13 +20,25 @@ pub(super) struct Entry {
 }
 
 /// What stands for a missing file while a command runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Placeholder {
     Directory,
-    /// A directory in which nobody but root finds anything.
-    ClosedDirectory,
-    /// A file with this text.
-    File(&'static str),
+    /// Inside of a repository alone, where nothing is ever committed.
+    EmptyFile,
+    /// The file of a repository that says that its settings are its own. It is otherwise missing,
+    /// and whoever writes it decides which settings and hooks count.
+    CommonDirectory,
+}
+
+impl Placeholder {
+    /// What the file holds; `None` for a directory.
+    pub(super) fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Directory => None,
+            Self::EmptyFile => Some(""),
+            Self::CommonDirectory => Some(".\n"),
+        }
+    }
 }
 
 impl Masks {
@@ -60,7 +74,7 @@ impl Masks {
                     MaskKind::ReadOnly => {
                         entry.kind <= MaskKind::ReadOnly || entry.placeholder.is_some()
                     }
-                    MaskKind::EmptyFile | MaskKind::EmptyDirectory => true,
+                    MaskKind::Closed => true,
                 },
             );
             if !is_held {
@@ -77,9 +91,9 @@ impl Masks {
         Self(changed.map(|(entry, path)| (path, entry)).collect())
     }
 
-    pub(super) fn to_list(&self) -> Vec<Mask> {
-        let masks = self.0.iter();
-        masks.map(|(path, entry)| Mask { place: path.as_path().into(), kind: entry.kind }).collect()
+    /// Outer ones first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Path, MaskKind)> {
+        self.0.iter().map(|(path, entry)| (path.as_path(), entry.kind))
     }
 }
 
@@ -92,19 +106,18 @@ mod tests {
         for (path, kind) in masks {
             all.add(Path::new(path), *kind);
         }
-        let list = all.pruned().to_list().into_iter();
-        list.map(|mask| mask.place.path().display().to_string()).collect()
+        all.pruned().iter().map(|(path, _)| path.display().to_string()).collect()
     }
 
     #[test]
     fn nothing_below_a_read_only_directory_is_made_writable_and_nothing_hidden_is_shown() {
-        use MaskKind::{EmptyDirectory, EmptyFile, Keep, ReadOnly};
+        use MaskKind::{Closed, Keep, ReadOnly};
         let masks = [
             ("/w/a", ReadOnly),
             ("/w/a/b", Keep),
             ("/w/a/b/c", ReadOnly),
-            ("/w/a/b/secret", EmptyFile),
-            ("/w/d", EmptyDirectory),
+            ("/w/a/b/secret", Closed),
+            ("/w/d", Closed),
             ("/w/d/e", ReadOnly),
             ("/w/f", Keep),
             ("/w/f/g", ReadOnly),
@@ -115,8 +128,8 @@ mod tests {
     #[test]
     fn the_stronger_mask_counts() {
         let mut masks = Masks::default();
-        masks.add(Path::new("/w/a"), MaskKind::EmptyFile);
+        masks.add(Path::new("/w/a"), MaskKind::Closed);
         masks.add(Path::new("/w/a"), MaskKind::Keep);
-        assert_eq!(masks.to_list()[0].kind, MaskKind::EmptyFile);
+        assert_eq!(masks.iter().next().unwrap().1, MaskKind::Closed);
     }
 }

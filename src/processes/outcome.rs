@@ -61,6 +61,11 @@ pub(crate) enum RunError {
     /// Nothing ran: a command never runs with less than it was given.
     #[error("the sandbox could not be put in force: {0}")]
     Confinement(String),
+    /// Nothing ran. To prepare the sandbox anew may help.
+    #[error(
+        "the sandbox could not be put in force: files of the workspace were exchanged meanwhile"
+    )]
+    Exchanged,
     #[error("the command holds a NUL character; a program cannot be given one")]
     Nul,
     #[error("the command supervisor could not be started: {0}")]

@@ -76,6 +76,8 @@ pub(crate) enum LaunchStep {
     Directory,
     /// Putting the confinement in force.
     Confine,
+    /// Making sure that what is mounted is what the server has opened.
+    View,
     /// Executing the program.
     Execute,
 }

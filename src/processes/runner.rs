@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -100,6 +100,11 @@ impl Runner {
     /// Starts the same program for other work.
     pub(crate) fn workers(&self) -> Workers {
         Workers::new(&self.supervisor)
+    }
+
+    /// Our own binary.
+    pub(super) fn supervisor(&self) -> &Path {
+        &self.supervisor
     }
 
     pub(super) fn environment(&self) -> &Environment {

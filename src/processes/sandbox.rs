@@ -1,9 +1,11 @@
 //! Chooses the level of the sandbox by trying what it must prevent, and confines commands at
 //! that level.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,13 +17,15 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use self::denied::Denied;
-pub(crate) use self::denied::{DeniedPaths, FindDenied};
+pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
-use super::confinement::{Confinement, Level, MaskKind, Network, Shown};
+use super::confinement::{Confinement, FileId, Level, Mask, MaskKind, Mounted, Network, Shown};
 use super::control_files::{ControlFiles, Snapshot, Survey};
+use super::handles;
 use super::masks::Masks;
-use super::placeholders::Placeholders;
+use super::mounts;
+use super::placeholders::{Placeholders, Sweeper};
 use super::places;
 use super::runner::{KeptAlive, Runner};
 
@@ -46,7 +50,30 @@ pub(crate) struct SandboxSettings {
     /// Where each session has a directory of its own. `None`: temporary files last as long as
     /// the command.
     pub(crate) sessions: Option<PathBuf>,
+    /// The list of the placeholders that are there, for whoever removes them after this server
+    /// was killed.
+    pub(crate) placeholders: Option<PathBuf>,
 }
+
+/// What a command may do with the files that it is shown, and whether somebody has approved it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    Read,
+    WriteUnapproved,
+    Write,
+}
+
+/// What protects the files that a command is shown.
+#[derive(Debug, Default)]
+struct Held {
+    placeholders: Placeholders,
+    masks: Masks,
+    before: Before,
+    is_cut: bool,
+}
+
+/// How often the files of a workspace are looked at anew that were exchanged meanwhile.
+const MAX_ATTEMPTS: usize = 5;
 
 /// The name of a session's directory for its commands' temporary files.
 const TEMPORARY: &str = "tmp";
@@ -59,11 +86,19 @@ pub(crate) struct Confined {
     pub(crate) is_cut: bool,
     sandbox: Sandbox,
     roots: Vec<PathBuf>,
-    /// The control files before the command that nothing protects.
-    before: Snapshot,
-    /// Those that are links, which no level protects.
-    links: Vec<PathBuf>,
+    before: Before,
     guard: Arc<Guard>,
+}
+
+/// The control files before a command.
+#[derive(Debug, Default)]
+struct Before {
+    /// Those that nothing protects, as they were.
+    open: Snapshot,
+    open_paths: Vec<PathBuf>,
+    /// All that were there, or cannot come.
+    known: BTreeSet<PathBuf>,
+    repositories: BTreeSet<PathBuf>,
 }
 
 /// What must stay until the last process of the command has ended.
@@ -71,6 +106,8 @@ pub(crate) struct Confined {
 struct Guard {
     _placeholders: Placeholders,
     _temporary: Option<TempDir>,
+    /// The roots and what is masked. While they are open, no other file gets their numbers.
+    _opened: Vec<OwnedFd>,
 }
 
 impl Confined {
@@ -79,14 +116,27 @@ impl Confined {
         KeptAlive::new(self.guard.clone())
     }
 
-    /// The control files that have changed since, where the level cannot protect them. Reads
-    /// the disk.
+    /// The control files that have changed since where the level cannot protect them, and those
+    /// that were made. Reads the disk.
     pub(crate) fn changed_control_files(&self) -> Vec<PathBuf> {
-        let now = match self.confinement.level {
-            Level::Bwrap => self.links.clone(),
-            Level::Landlock => self.sandbox.control_files(&self.roots).present_paths(),
-        };
-        self.before.changed(&Snapshot::take(&now))
+        if self.confinement.reads_only {
+            return Vec::new();
+        }
+        let found = self.sandbox.control_files(&self.roots);
+        let now = found.present_paths();
+        if self.confinement.level == Level::Landlock {
+            return self.before.open.changed(&Snapshot::take(&now));
+        }
+        // A repository that was made is one find, and not one for each of its files.
+        let made: Vec<PathBuf> =
+            found.repositories().difference(&self.before.repositories).cloned().collect();
+        let is_in_made = |path: &PathBuf| made.iter().any(|made| path.starts_with(made));
+        let new = now.into_iter().filter(|path| !self.before.known.contains(path));
+        let watched = self.before.open_paths.iter().cloned().chain(new);
+        let watched: Vec<PathBuf> = watched.filter(|path| !is_in_made(path)).collect();
+        let mut changed = self.before.open.changed(&Snapshot::take(&watched));
+        changed.extend(made);
+        changed
     }
 }
 
@@ -104,6 +154,7 @@ struct Parts {
     of_login: OnceLock<Vec<Shown>>,
     survey: Survey,
     denied: Denied,
+    sweeper: Sweeper,
 }
 
 /// What the trials came to.
@@ -117,7 +168,9 @@ pub(crate) struct Outcome {
 
 impl Sandbox {
     pub(crate) fn new(runner: Runner, settings: SandboxSettings) -> Self {
+        let sweeper = Sweeper::new(settings.placeholders.clone(), runner.supervisor());
         Self(Arc::new(Parts {
+            sweeper,
             runner,
             settings,
             outcome: OnceCell::new(),
@@ -165,82 +218,131 @@ impl Sandbox {
         roots: Vec<PathBuf>,
         session: Option<&str>,
     ) -> io::Result<Option<Confined>> {
+        self.confine_for(Right::Write, roots, session).await
+    }
+
+    /// Like [`Self::confine`], for a command that nobody has approved: files that may hold secrets
+    /// are closed to it, where the level can.
+    pub(crate) async fn confine_unapproved(
+        &self,
+        roots: Vec<PathBuf>,
+        session: Option<&str>,
+    ) -> io::Result<Option<Confined>> {
+        self.confine_for(Right::WriteUnapproved, roots, session).await
+    }
+
+    /// Like [`Self::confine_unapproved`], for a command that may read and change nothing at all: no root, no
+    /// directory of the session, and no network, whatever the settings say of it.
+    pub(crate) async fn confine_to_reading(
+        &self,
+        roots: Vec<PathBuf>,
+        session: Option<&str>,
+    ) -> io::Result<Option<Confined>> {
+        self.confine_for(Right::Read, roots, session).await
+    }
+
+    async fn confine_for(
+        &self,
+        right: Right,
+        roots: Vec<PathBuf>,
+        session: Option<&str>,
+    ) -> io::Result<Option<Confined>> {
         let Some(level) = self.level().await else { return Ok(None) };
         let sandbox = self.clone();
         let session = session.map(str::to_owned);
         // It looks for control files below the roots.
-        let confine = move || sandbox.confine_at(level, &roots, session.as_deref());
+        let confine = move || {
+            let mut attempts = 0;
+            loop {
+                attempts += 1;
+                let confined = sandbox.confine_at(level, right, &roots, session.as_deref());
+                let is_exchanged = confined.as_ref().is_err_and(is_exchanged);
+                if !is_exchanged || MAX_ATTEMPTS <= attempts {
+                    return confined;
+                }
+            }
+        };
         tokio::task::spawn_blocking(confine).await.map_err(io::Error::other)?.map(Some)
     }
 
     fn confine_at(
         &self,
         level: Level,
+        right: Right,
         roots: &[PathBuf],
         session: Option<&str>,
     ) -> io::Result<Confined> {
-        let (writable, readable) = self.shown(roots);
+        let (writable, readable, mut opened) = self.shown(roots);
         let roots: Vec<PathBuf> =
             writable.iter().map(|shown| shown.from.path().to_owned()).collect();
-        let denied = match level {
-            Level::Bwrap => self.0.denied.below(&roots),
-            // It has rules that allow, and none that deny.
-            Level::Landlock => DeniedPaths::default(),
-        };
         let writable = shown::outermost(&writable);
         let readable = without(readable, &writable);
-        let base = base(&self.0.runner, level, self.0.settings.network);
-        let (temporary, guard) = self.temporary(session)?;
-        let (placeholders, masks, unprotected) = match level {
-            Level::Bwrap => {
-                let shown: Vec<Shown> = writable.iter().chain(&readable).cloned().collect();
-                self.protect(&roots, &denied, &shown)
-            }
-            Level::Landlock => {
-                let (none, masks) = Placeholders::hold(Masks::default);
-                (none, masks, self.control_files(&roots).present_paths())
-            }
-        };
-        let masks = masks.to_list();
+        let reads_only = right == Right::Read;
+        let network = if reads_only { Network::None } else { self.0.settings.network };
+        let base = base(&self.0.runner, level, network);
+        let mut held = Held::default();
+        let (mut masks, mut mounted) = (Vec::new(), Vec::new());
+        if level == Level::Bwrap {
+            let shown: Vec<Shown> = writable.iter().chain(&readable).cloned().collect();
+            held = self.protect(right, &roots, &shown);
+            masks = masked(&held.masks, &shown, &mut opened)?;
+            mounted = mounted_below(&writable)?;
+        } else if !reads_only {
+            // It has rules that allow, and none that deny.
+            let found = self.control_files(&roots);
+            held.before.open_paths = found.present_paths();
+        }
+        held.before.open = Snapshot::take(&held.before.open_paths);
+        let (temporary, own) = self.temporary(session)?;
         let temporary = temporary.into();
+        let confinement =
+            Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
+        let guard = Guard { _placeholders: held.placeholders, _temporary: own, _opened: opened };
         Ok(Confined {
-            confinement: Arc::new(Confinement { writable, readable, temporary, masks, ..base }),
-            is_cut: denied.is_cut,
+            confinement: Arc::new(confinement),
+            is_cut: held.is_cut,
             sandbox: self.clone(),
             roots,
-            before: Snapshot::take(&unprotected),
-            links: unprotected,
-            guard: Arc::new(Guard { _placeholders: placeholders, _temporary: guard }),
+            before: held.before,
+            guard: Arc::new(guard),
         })
     }
 
-    /// Masks the control files, and what rules deny. Returns the links among them too, which
-    /// nothing protects.
-    fn protect(
-        &self,
-        roots: &[PathBuf],
-        denied: &DeniedPaths,
-        shown: &[Shown],
-    ) -> (Placeholders, Masks, Vec<PathBuf>) {
-        let mut links = Vec::new();
-        let (placeholders, masks) = Placeholders::hold(|| {
+    /// Masks the control files, and what rules deny. A command that only reads cannot change
+    /// control files, and is denied what may hold secrets.
+    fn protect(&self, right: Right, roots: &[PathBuf], shown: &[Shown]) -> Held {
+        let secrets = if right == Right::Write { Secrets::Shown } else { Secrets::Denied };
+        let denied = self.0.denied.below(roots, secrets);
+        if right == Right::Read {
+            let mut masks = Masks::default();
+            self.close(&denied, shown, &mut masks);
+            return Held { masks: masks.pruned(), is_cut: denied.is_cut, ..Held::default() };
+        }
+        let mut before = Before::default();
+        let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
             let mut found = self.control_files(roots);
-            self.hide(denied, shown, &mut found);
-            links = found.links;
+            before.known = found.masks.iter().map(|(path, _)| path.to_owned()).collect();
+            before.repositories = found.repositories().clone();
+            for path in denied.editing.iter().flat_map(fs::canonicalize) {
+                found.deny_writing(&path);
+            }
+            self.close(&denied, shown, &mut found.masks);
+            before.open_paths = found.links;
             found.masks.pruned()
         });
-        (placeholders, masks, links)
+        Held { placeholders, masks, before, is_cut: denied.is_cut }
     }
 
-    /// What commands may write, and what they may read besides. What has vanished, or has become
-    /// a link, is left out.
-    fn shown(&self, roots: &[PathBuf]) -> (Vec<Shown>, Vec<Shown>) {
+    /// What commands may write, and what they may read besides, with handles on the former. What
+    /// has vanished, or has become a link, is left out.
+    fn shown(&self, roots: &[PathBuf]) -> (Vec<Shown>, Vec<Shown>, Vec<OwnedFd>) {
         let places = self.places();
         let roots = roots.iter().map(|root| Shown::as_it_is(root));
-        let mut writable: Vec<Shown> = roots.chain(places.writable.iter().cloned()).collect();
-        writable.retain(shown::is_unchanged);
+        let writable = roots.chain(places.writable.iter().cloned());
+        let (writable, handles) = writable.filter_map(|place| shown::opened(&place)).unzip();
         let readable = places.readable.iter().chain(self.0.of_login.get().into_iter().flatten());
-        (writable, readable.filter(|shown| shown::is_unchanged(shown)).cloned().collect())
+        let readable = readable.filter_map(|place| Some(shown::opened(place)?.0));
+        (writable, readable.collect(), handles)
     }
 
     /// Resolved once, before the first command runs.
@@ -260,19 +362,12 @@ impl Sandbox {
         ControlFiles::find(roots, &self.0.survey)
     }
 
-    /// Masks what rules deny, and the state directory.
-    fn hide(&self, denied: &DeniedPaths, shown: &[Shown], found: &mut ControlFiles) {
-        for path in &denied.editing {
-            for path in real_paths(path, shown) {
-                found.deny_writing(&path);
-            }
-        }
-        for path in denied.reading.iter().chain(&self.0.settings.hidden) {
-            for path in real_paths(path, shown) {
-                let is_directory = path.is_dir();
-                let kind =
-                    if is_directory { MaskKind::EmptyDirectory } else { MaskKind::EmptyFile };
-                found.masks.add(&path, kind);
+    /// Masks what rules deny to reading, and the state directory.
+    fn close(&self, denied: &DeniedPaths, shown: &[Shown], masks: &mut Masks) {
+        let closed = denied.reading.iter().chain(&self.0.settings.hidden);
+        for path in closed.flat_map(fs::canonicalize) {
+            if !shown::paths_inside(&path, shown).is_empty() {
+                masks.add(&path, MaskKind::Closed);
             }
         }
     }
@@ -289,10 +384,41 @@ impl Sandbox {
     }
 }
 
-/// Where a command finds what a path really is.
-fn real_paths(path: &Path, shown: &[Shown]) -> Vec<PathBuf> {
-    let real = fs::canonicalize(path);
-    real.map(|real| shown::paths_inside(&real, shown)).unwrap_or_default()
+/// The masks at each path where a command finds what they are about, outer ones first, and what
+/// they are about opened.
+fn masked(masks: &Masks, shown: &[Shown], opened: &mut Vec<OwnedFd>) -> io::Result<Vec<Mask>> {
+    let mut list = Vec::new();
+    for (path, kind) in masks.iter() {
+        let handle = match handles::open(path) {
+            Ok(handle) => handle,
+            // It has gone meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let id = FileId::of(&handle)?;
+        let places = shown::paths_inside(path, shown).into_iter();
+        list.extend(places.map(|place| Mask { place: place.into(), kind, id }));
+        opened.push(handle);
+    }
+    Ok(list)
+}
+
+/// The machine's own mounts below these places, where a command finds them.
+fn mounted_below(writable: &[Shown]) -> io::Result<Vec<Mounted>> {
+    let mut below = Vec::new();
+    for Mounted { at, what } in mounts::current()?.iter() {
+        for place in shown::paths_inside(at.path(), writable) {
+            below.push(Mounted { at: place.into(), what: what.clone() });
+        }
+    }
+    Ok(below)
+}
+
+/// Whether a link has come between two looks at a path.
+fn is_exchanged(error: &io::Error) -> bool {
+    [Errno::LOOP, Errno::NOTDIR]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 /// Whether this user may. bubblewrap ends where it may not; a command could not look either.
@@ -307,13 +433,6 @@ fn without(readable: Vec<Shown>, writable: &[Shown]) -> Vec<Shown> {
 
 /// A confinement in which nothing can be reached.
 fn base(runner: &Runner, level: Level, network: Network) -> Confinement {
-    Confinement {
-        level,
-        network,
-        writable: Vec::new(),
-        readable: Vec::new(),
-        temporary: PathBuf::from("/nonexistent").into(),
-        home: runner.environment().home().into(),
-        masks: Vec::new(),
-    }
+    let home = runner.environment().home().into();
+    Confinement { network, home, ..Confinement::nothing(level) }
 }

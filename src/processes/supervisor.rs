@@ -11,6 +11,7 @@ mod handover;
 mod launch;
 mod modes;
 mod reaper;
+mod views;
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
@@ -22,9 +23,10 @@ use rustix::fs::{Mode, OFlags, openat};
 use rustix::process::{self, DumpableBehavior, Pid, WaitOptions};
 use rustix::stdio;
 
+use super::confinement::{Level, drop_capabilities};
 use super::descriptors;
 use super::kernel::{self, Fork};
-use super::protocol::{self, Input, Job, Report};
+use super::protocol::{self, Input, Job, LaunchStep, Report};
 use super::tree;
 use reaper::TICK;
 
@@ -66,10 +68,22 @@ fn supervise() -> io::Result<()> {
         let Some(pipe) = descriptors::receive(&socket) else { return Ok(()) };
         stdio::dup2_stdin(pipe)?;
     }
+    if let Err(error) = enter_sandbox(&job) {
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        let report = Report::NotStarted { step: LaunchStep::View, errno };
+        return protocol::write(&mut &socket, &report);
+    }
     match kernel::fork()? {
         Fork::Child => reaper::run(job, orders, socket, is_limited),
         Fork::Parent(reaper) => monitor(reaper, socket),
     }
+}
+
+/// Makes sure of what the command will see, and lays down what that takes.
+fn enter_sandbox(job: &Job) -> io::Result<()> {
+    let Some(confinement) = &job.confinement else { return Ok(()) };
+    views::enter(confinement)?;
+    if confinement.level == Level::Bwrap { drop_capabilities() } else { Ok(()) }
 }
 
 /// Has the kernel end the whole namespace with bubblewrap's outer half, which the server kills if

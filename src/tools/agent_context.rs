@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+pub(crate) use self::failed_readers::FailedReaders;
 use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
 use super::todos::{SavedTodos, TodoList};
@@ -10,6 +11,8 @@ use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::ids::AgentId;
 use crate::sync;
+
+mod failed_readers;
 
 /// What the calls of one agent share. A session has one for its main agent, and one for each
 /// subagent while it runs.
@@ -25,6 +28,8 @@ pub(crate) struct AgentContext {
     pub(crate) known_tasks: KnownTasks,
     /// What it has planned to do.
     pub(crate) todos: TodoList,
+    /// The commands that need more than to read.
+    pub(crate) failed_readers: FailedReaders,
 }
 
 /// Which subagent it is.
@@ -47,6 +52,7 @@ impl AgentContext {
             read_state,
             known_tasks: KnownTasks::default(),
             todos: TodoList::default(),
+            failed_readers: FailedReaders::default(),
         }
     }
 
@@ -79,6 +85,7 @@ impl AgentContext {
             read_state: self.read_state.copied(),
             known_tasks: KnownTasks::default(),
             todos: TodoList::default(),
+            failed_readers: FailedReaders::default(),
         }
     }
 

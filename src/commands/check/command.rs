@@ -15,10 +15,13 @@ pub(super) async fn explain(services: &Services, line: String) -> Result<String,
 }
 
 fn told(explained: &ExplainedVerdict) -> String {
-    let ExplainedVerdict { verdict, because, remedy, risks } = explained;
+    let ExplainedVerdict { verdict, because, remedy, reading, risks } = explained;
     let mut text = format!("{verdict}: {because}\n");
     if let Some(remedy) = remedy {
         let _ = writeln!(text, "{remedy}");
+    }
+    if let Some(reading) = reading {
+        let _ = writeln!(text, "{reading}");
     }
     for risk in risks {
         let _ = writeln!(text, "risk ({}): {}", risk.severity.as_str(), risk.text);

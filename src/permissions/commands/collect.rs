@@ -41,6 +41,8 @@ pub(super) struct Collected {
     pub(super) parts: Vec<Part>,
     /// Consists of nothing but the kinds of nodes that read-only lines may have.
     pub(super) is_plain: bool,
+    /// Why it is more than commands that only read, whatever its parts are.
+    pub(super) beyond_reading: Option<&'static str>,
 }
 
 pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
@@ -51,7 +53,17 @@ pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
     collector.check_gap(0, root.start_byte())?;
     collector.check_gap(root.end_byte(), line.len())?;
     collector.visit(root, Context::default(), &[])?;
-    Ok(Collected { parts: collector.parts, is_plain: is_plain(root) })
+    let beyond_reading = beyond_reading(root);
+    Ok(Collected { parts: collector.parts, is_plain: is_plain(root), beyond_reading })
+}
+
+/// The first thing in the tree that no list of programs can answer for.
+fn beyond_reading(node: Node<'_>) -> Option<&'static str> {
+    match node.kind() {
+        "function_definition" => Some("it gives the name of a program another meaning"),
+        "&" => Some("a part of it goes to the background"),
+        _ => children(node).into_iter().find_map(beyond_reading),
+    }
 }
 
 fn is_plain(node: Node<'_>) -> bool {

@@ -169,7 +169,7 @@ fn runs_its_input(part: &Part) -> bool {
 }
 
 /// Whether allow rules may look past the assignment.
-fn is_harmless(assignment: &Assignment) -> bool {
+pub(super) fn is_harmless(assignment: &Assignment) -> bool {
     let name = assignment.name.as_str();
     if assignment.is_loop_variable {
         // Programs read lower-case names from their environment in one case alone.

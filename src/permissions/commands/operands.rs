@@ -77,6 +77,11 @@ impl ParsedCommand {
     }
 }
 
+/// Whether the words name a file that their program writes, or may.
+pub(super) fn writes(words: &[Word]) -> bool {
+    programs::named_files(words).iter().any(|named| named.access == OperandAccess::Write)
+}
+
 struct Finder<'a> {
     place: &'a Place<'a>,
     directories: &'a Directories,

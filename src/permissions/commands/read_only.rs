@@ -3,10 +3,11 @@
 use super::ParsedCommand;
 use super::operands::SHOWING_GIT;
 use super::part::Part;
+use super::readers::check_git;
 use super::word::Word;
 
 use self::readers::ReaderOperands::{AnyWithCount, AtMostOne, Text};
-use self::readers::{EDITORS, GIT, READERS, Reader};
+use self::readers::{EDITORS, READERS, Reader};
 
 mod readers;
 
@@ -16,13 +17,9 @@ const BUILTINS: [&str; 5] = ["cd", "echo", "false", "pwd", "true"];
 impl ParsedCommand {
     /// Whether the line is proven to change nothing. The files that it reads are for the caller
     /// to judge, and whether PATH leads its [`programs`](Self::programs) to where they should be.
-    /// `git` is read-only in a sandbox alone.
-    pub(crate) fn is_read_only(&self, is_sandboxed: bool) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         let is_one_line = !self.line.contains(['\n', '\t']);
-        self.is_plain
-            && is_one_line
-            && !self.parts.is_empty()
-            && self.parts.iter().all(|part| is_reader(part, is_sandboxed))
+        self.is_plain && is_one_line && !self.parts.is_empty() && self.parts.iter().all(is_reader)
     }
 
     /// Whether the line may show files that it does not name: those of a repository, of today
@@ -44,13 +41,15 @@ impl ParsedCommand {
     /// Whether the line does nothing but read, and change the files that it names.
     pub(crate) fn is_plain_edit(&self) -> bool {
         let is_one_line = !self.line.contains(['\n', '\t']);
-        let does_that = |part: &Part| is_reader(part, false) || is_editor(part);
+        let does_that = |part: &Part| is_reader(part) || is_editor(part);
         self.is_plain && is_one_line && self.parts.iter().all(does_that)
     }
 
-    /// The names of the programs that the parts run, but for builtins of bash.
+    /// The names of the programs that the parts run, through wrappers too, but for builtins of
+    /// bash.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
-        let names = self.parts.iter().filter_map(|part| part.words.first()?.literal());
+        let parts = self.reached.iter().map(|reached| &reached.part);
+        let names = parts.filter_map(|part| part.words.first()?.literal());
         names.filter(|name| !BUILTINS.contains(name))
     }
 }
@@ -69,7 +68,7 @@ impl Part {
         let reader = READERS.iter().find(is_program);
         TELLERS.contains(&name)
             || reader.is_some_and(|reader| reader.accepts(arguments))
-            || (name == "git" && is_git_reader(arguments))
+            || (name == "git" && check_git(arguments).is_ok())
     }
 }
 
@@ -78,11 +77,8 @@ impl Part {
 const TELLERS: [&str; 9] =
     ["date", "expr", "id", "nproc", "printf", "seq", "uname", "which", "whoami"];
 
-fn is_reader(part: &Part, is_sandboxed: bool) -> bool {
+fn is_reader(part: &Part) -> bool {
     let Some((name, arguments)) = plain_words(part) else { return false };
-    if name == "git" {
-        return is_sandboxed && is_git_reader(arguments);
-    }
     let reader = READERS.iter().find(|reader| reader.name == name);
     reader.is_some_and(|reader| reader.accepts(arguments))
 }
@@ -103,19 +99,6 @@ fn plain_words(part: &Part) -> Option<(&str, &[Word])> {
     // The name as written: quotes in it are a disguise.
     let are_plain = arguments.iter().all(|word| is_plain_argument(&word.raw));
     are_plain.then_some((name.raw.as_str(), arguments))
-}
-
-fn is_git_reader(arguments: &[Word]) -> bool {
-    let arguments = match arguments.split_first() {
-        Some((first, rest)) if first.raw == "--no-pager" => rest,
-        _ => arguments,
-    };
-    let Some((command, arguments)) = arguments.split_first() else { return false };
-    let reader = GIT.iter().find(|reader| reader.name == command.raw);
-    reader.is_some_and(|reader| match reader.operands {
-        Text => reader.accepts_no_operands(arguments),
-        _ => reader.accepts(arguments),
-    })
 }
 
 impl Reader {
@@ -139,13 +122,6 @@ impl Reader {
         // `cd -` leads nobody knows where.
         let may_be_many = self.operands != AtMostOne;
         may_be_many || (operands <= 1 && !arguments.iter().any(|word| word.unquoted == "-"))
-    }
-
-    fn accepts_no_operands(&self, arguments: &[Word]) -> bool {
-        arguments.iter().all(|word| {
-            let is_option = word.unquoted.starts_with('-') && word.unquoted.len() > 1;
-            is_option && self.accepts_option(&word.unquoted, &mut std::iter::empty())
-        })
     }
 
     fn accepts_option<'w>(&self, word: &str, words: &mut impl Iterator<Item = &'w str>) -> bool {
@@ -202,7 +178,7 @@ mod tests {
     #[track_caller]
     fn check(line: &str, expected: bool) {
         let parsed = parse(line);
-        let proven = parsed.is_ok_and(|parsed| parsed.is_read_only(false));
+        let proven = parsed.is_ok_and(|parsed| parsed.is_read_only());
         assert_eq!(proven, expected, "{line}");
     }
 
@@ -297,45 +273,6 @@ mod tests {
             "ls [a]",
         ] {
             check(line, false);
-        }
-    }
-
-    #[test]
-    fn git_reads_in_a_sandbox() {
-        let is_read_only = |line: &str| parse(line).unwrap().is_read_only(true);
-        for line in [
-            "git status",
-            "git status -sb",
-            "git log --oneline -n 5",
-            "git log -5 -p",
-            "git diff --cached -- a",
-            "git show HEAD",
-            "git branch -a",
-            "git --no-pager diff",
-            "git diff HEAD | head -n 5",
-        ] {
-            assert!(is_read_only(line), "{line}");
-        }
-        for line in [
-            "git log --output=x -1",
-            "git log --outp=x",
-            "git -c a=b log",
-            "git -C x log",
-            "git diff --ext-diff",
-            "git branch new",
-            "git branch -D x",
-            "git branch -m x",
-            "git show --textconv",
-            "git grep -O x",
-            "git push",
-            "git",
-            "git -p log",
-            "git st",
-            "git log --output x",
-            "git branch --edit-description",
-            "git branch --list -- x",
-        ] {
-            assert!(!is_read_only(line), "{line}");
         }
     }
 

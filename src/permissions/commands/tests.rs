@@ -20,7 +20,7 @@ fn may_run() -> Vec<String> {
 }
 
 fn is_proven(line: &str) -> bool {
-    parse(line).is_ok_and(|parsed| parsed.is_read_only(true))
+    parse(line).is_ok_and(|parsed| parsed.is_read_only())
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn what_must_ask_is_never_proven_read_only() {
 fn what_may_run_is_proven_read_only() {
     let lines = may_run();
     assert!(lines.len() > 15, "{} lines", lines.len());
-    let read_only = |line: &&String| !parse(line).is_ok_and(|parsed| parsed.is_read_only(false));
+    let read_only = |line: &&String| !parse(line).is_ok_and(|parsed| parsed.is_read_only());
     let unproven: Vec<_> = lines.iter().filter(read_only).collect();
     assert!(unproven.is_empty(), "{unproven:?}");
 }
@@ -104,7 +104,7 @@ fn hostile_input_is_doubted() {
             Err(unparsed) => {
                 assert!(doubt.is_none_or(|doubt| doubt == unparsed.doubt), "{start}: {unparsed:?}");
             }
-            Ok(parsed) => assert!(doubt.is_none() && !parsed.is_read_only(true), "{start}"),
+            Ok(parsed) => assert!(doubt.is_none() && !parsed.is_read_only(), "{start}"),
         }
     }
 }

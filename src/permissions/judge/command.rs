@@ -9,9 +9,10 @@ use super::{
     only_reads, with_ask_rule,
 };
 use crate::permissions::SandboxMode;
+use crate::permissions::commands::Reading;
 use crate::permissions::kind::AccessKind;
 use crate::permissions::mode::Mode;
-use crate::permissions::opened_command::{CommandAnalysis, CommandFile, OwnState};
+use crate::permissions::opened_command::{CommandAnalysis, CommandFile, Exposed, OwnState};
 use crate::permissions::path_lists::{PROTECTED, SENSITIVE};
 use crate::permissions::reached::ReachedPath;
 use crate::permissions::remedy::Remedy;
@@ -80,15 +81,11 @@ impl Policy {
         command: &CommandAnalysis,
     ) -> PolicyVerdict {
         let level = self.confined.level;
-        let is_confined = level.is_some() && !command.outside_sandbox;
-        // What a rule denies may be in any of them.
-        let may_show_denied =
-            command.shows_repository() && self.rules.deny_paths(tool, AccessKind::Read);
-        let reads = command.is_read_only(is_confined) && !may_show_denied;
-        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| !reads) {
+        let reads = self.reads(tool, command);
+        if let Some(agent_type) = self.only_reads.as_ref().filter(|_| reads.is_none()) {
             return PolicyVerdict::Deny(only_reads(agent_type));
         }
-        if self.mode == Mode::Plan && !reads {
+        if self.mode == Mode::Plan && reads.is_none() {
             return PolicyVerdict::Deny(self.plan_refuses(tool));
         }
         if level.is_none() && self.sandbox != SandboxMode::Off {
@@ -101,16 +98,16 @@ impl Policy {
             return outside_sandbox();
         }
         if self.mode == Mode::BypassPermissions {
-            let hides = self.hides_from_rules(command);
-            return hides.map_or(PolicyVerdict::Allow(AllowedBy::Mode), hidden_from_rules);
+            return self.judge_bypassed(tool, command, reads);
         }
         if let Some(question) = self.asks_unless_bypassed_about(tool, command) {
             return question;
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
-        let is_contained = self.auto_allow && level == Some(Level::Bwrap);
-        let allowed_by = if reads {
-            Some(AllowedBy::OnlyReads)
+        let is_contained =
+            self.auto_allow && level == Some(Level::Bwrap) && command.discards().is_none();
+        let allowed_by = if reads.is_some() {
+            reads
         } else if is_contained {
             Some(AllowedBy::Sandbox)
         } else {
@@ -120,6 +117,42 @@ impl Policy {
             return PolicyVerdict::Allow(allowed_by);
         }
         self.judge_by_allow_rules(tool, command)
+    }
+
+    /// What lets the command run unasked because it only reads.
+    fn reads(&self, tool: &str, command: &CommandAnalysis) -> Option<AllowedBy> {
+        // What a rule denies may be in any of them.
+        let may_show_denied =
+            command.shows_repository() && self.rules.deny_paths(tool, AccessKind::Read);
+        if may_show_denied {
+            return None;
+        }
+        let level = self.confined.level.filter(|_| !command.outside_sandbox);
+        match (command.reading(), level) {
+            (Reading::Proven, _) => Some(AllowedBy::OnlyReads),
+            (Reading::Reader, Some(Level::Bwrap)) => Some(AllowedBy::ConfinedToReading),
+            // Landlock has no masks, so there must be nothing to mask.
+            (Reading::Reader, Some(Level::Landlock)) if command.exposed.is_none() => {
+                Some(AllowedBy::ConfinedToReading)
+            }
+            _ => None,
+        }
+    }
+
+    /// In the mode that asks about nothing, what reads a repository is confined to reading all the
+    /// same, if it would not ask elsewhere: the repository may name programs of its own.
+    fn judge_bypassed(
+        &self,
+        tool: &str,
+        command: &CommandAnalysis,
+        reads: Option<AllowedBy>,
+    ) -> PolicyVerdict {
+        if let Some(hides) = self.hides_from_rules(command) {
+            return hidden_from_rules(hides);
+        }
+        let reads = reads.filter(|_| command.runs_git());
+        let reads = reads.filter(|_| self.asks_unless_bypassed_about(tool, command).is_none());
+        PolicyVerdict::Allow(reads.unwrap_or(AllowedBy::Mode))
     }
 
     /// The files of the command that it asks about, then those that its output goes to.
@@ -150,8 +183,10 @@ impl Policy {
             return Some(hidden_from_rules("an argument"));
         }
         let files = || command.files.iter().find_map(|file| self.asks_about_file(tool, file));
+        let is_reader = self.reads(tool, command) == Some(AllowedBy::ConfinedToReading);
         let unknown = || {
-            let unknown = command.unknown.first()?;
+            // What the sandbox shows a reader is for it, whatever its words turn out to be.
+            let unknown = command.unknown.first().filter(|_| !is_reader)?;
             let does = if unknown.is_written() { "writes" } else { "reads" };
             let why = format!(
                 "what `{}` {does} by `{}` is known only when it runs",
@@ -246,7 +281,9 @@ impl Policy {
                 Some(rules) => format!("with {}", allow_list(&rules)),
                 None => format!("with {}", super::rule_or_mode(tool)),
             };
-            return PolicyVerdict::Ask { why: None, remedy: Remedy::Operator(remedy) };
+            let discards = || command.discards().filter(|_| self.auto_allow).map(discarding);
+            let why = command.exposed.as_ref().map(shown_to_readers).or_else(discards);
+            return PolicyVerdict::Ask { why, remedy: Remedy::Operator(remedy) };
         }
         // A rule for the command says nothing of where its output goes.
         let is_allowed = |file: &&CommandFile| {
@@ -325,6 +362,24 @@ const SPLIT: &str = "Instead, use several short commands";
 
 fn asks(why: String, instead: &'static str) -> PolicyVerdict {
     PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Instead(instead) }
+}
+
+/// Why a reader is not run unasked where nothing can be hidden from it.
+fn shown_to_readers(exposed: &Exposed) -> String {
+    match exposed {
+        Exposed::File(path) => {
+            let path = path.display();
+            format!("it may show {path}, which the sandbox here cannot hide from it")
+        }
+        Exposed::Unseen => {
+            let what = "more files in the workspace than can be looked at";
+            format!("there are {what}, and the sandbox here cannot hide any from it")
+        }
+    }
+}
+
+fn discarding(part: &str) -> String {
+    format!("`{part}` discards what the sandbox cannot bring back")
 }
 
 fn critical(operand: &str, path: &str) -> PolicyVerdict {

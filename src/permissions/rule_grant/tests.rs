@@ -63,7 +63,12 @@ impl Ground {
                 let (line, directory) = (line.to_owned(), self.path(directory));
                 (
                     AccessKind::Command,
-                    AccessRequest::Command { line, directory, outside_sandbox: false },
+                    AccessRequest::Command {
+                        line,
+                        directory,
+                        outside_sandbox: false,
+                        may_write: false,
+                    },
                 )
             }
             "Write" => (AccessKind::Edit, AccessRequest::Write(self.path(argument))),

@@ -3,13 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use crate::processes::confinement::{Confinement, Mask, MaskKind, Network};
+use crate::processes::confinement::{Confinement, Network};
 
 /// The most that a command can put into one directory in memory.
 const MEMORY_BYTES: &str = "536870912";
 
 /// What of `/proc` takes writes from every user, or could.
 const OPEN_TO_ALL: [&str; 2] = ["/proc/sys", "/proc/pressure"];
+
+/// What the supervisor inside puts the masks in place with, before it drops everything.
+const FOR_MASKS: [&str; 2] = ["CAP_SYS_ADMIN", "CAP_SETPCAP"];
 
 /// The arguments up to the program. All of `/proc` belongs to root, who could change modes there,
 /// so it is read-only for it. So do the devices, but bubblewrap has no mount that is read-only and
@@ -24,6 +27,9 @@ pub(super) fn arguments(confinement: &Confinement, is_root: bool) -> Vec<OsStrin
         list.add(["--share-net"]);
     }
     list.add(["--cap-drop", "ALL", "--chdir", "/"]);
+    for capability in FOR_MASKS {
+        list.add(["--cap-add", capability]);
+    }
     for mount in mounts(confinement) {
         list.mount(mount);
     }
@@ -39,17 +45,13 @@ enum Mount<'a> {
     Temporary(&'a Path),
     Devices,
     Processes,
-    Writable { at: &'a Path, from: &'a Path },
-    Mask { at: &'a Path, kind: MaskKind },
+    Root { at: &'a Path, from: &'a Path, reads_only: bool },
 }
 
 impl<'a> Mount<'a> {
     fn at(&self) -> &'a Path {
         match self {
-            Self::ReadOnly { at, .. }
-            | Self::Memory(at)
-            | Self::Writable { at, .. }
-            | Self::Mask { at, .. } => at,
+            Self::ReadOnly { at, .. } | Self::Memory(at) | Self::Root { at, .. } => at,
             Self::Temporary(_) => Path::new("/tmp"),
             Self::Devices => Path::new("/dev"),
             Self::Processes => Path::new("/proc"),
@@ -57,17 +59,26 @@ impl<'a> Mount<'a> {
     }
 }
 
+/// The directories that are the command's own, whatever lies there outside.
+pub(in crate::processes) fn own_places(confinement: &Confinement) -> Vec<&Path> {
+    let own = mounts(confinement)
+        .into_iter()
+        .filter(|mount| !matches!(mount, Mount::ReadOnly { .. } | Mount::Root { .. }));
+    own.map(|mount| mount.at()).collect()
+}
+
 /// All mounts, outer ones first: a later one covers what lies below it.
 fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
     let home = confinement.home.path();
     let is_writable =
         |path: &Path| confinement.writable.iter().any(|it| path.starts_with(it.at.path()));
-    let mut mounts = vec![
-        Mount::Memory(Path::new("/run")),
-        Mount::Temporary(confinement.temporary.path()),
-        Mount::Devices,
-        Mount::Processes,
-    ];
+    let reads_only = confinement.reads_only;
+    let temporary = match reads_only {
+        true => Mount::Memory(Path::new("/tmp")),
+        false => Mount::Temporary(confinement.temporary.path()),
+    };
+    let mut mounts =
+        vec![Mount::Memory(Path::new("/run")), temporary, Mount::Devices, Mount::Processes];
     // The machine's own directories lie beside home; those of a toolchain lie in it.
     if home.parent().is_some() && !is_writable(home) {
         mounts.push(Mount::Memory(home));
@@ -76,10 +87,7 @@ fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
         mounts.push(Mount::ReadOnly { at: shown.at.path(), from: shown.from.path() });
     }
     for shown in &confinement.writable {
-        mounts.push(Mount::Writable { at: shown.at.path(), from: shown.from.path() });
-    }
-    for Mask { place, kind } in &confinement.masks {
-        mounts.push(Mount::Mask { at: place.path(), kind: *kind });
+        mounts.push(Mount::Root { at: shown.at.path(), from: shown.from.path(), reads_only });
     }
     mounts.sort_by_key(|mount| (mount.at().components().count(), *mount));
     mounts
@@ -106,8 +114,8 @@ impl Arguments {
             Mount::Temporary(from) => self.bind("--bind", from, Path::new("/tmp")),
             Mount::Devices => self.devices(),
             Mount::Processes => self.processes(),
-            Mount::Writable { at, from } => self.bind("--bind-try", from, at),
-            Mount::Mask { at, kind } => self.mask(at, kind),
+            Mount::Root { at, from, reads_only: false } => self.bind("--bind-try", from, at),
+            Mount::Root { at, from, reads_only: true } => self.bind("--ro-bind-try", from, at),
         }
     }
 
@@ -124,20 +132,6 @@ impl Arguments {
         } else {
             for path in OPEN_TO_ALL.map(Path::new) {
                 self.bind("--ro-bind-try", path, path);
-            }
-        }
-    }
-
-    fn mask(&mut self, at: &Path, kind: MaskKind) {
-        match kind {
-            MaskKind::Keep => self.bind("--bind-try", at, at),
-            MaskKind::ReadOnly => self.bind("--ro-bind-try", at, at),
-            MaskKind::EmptyFile => self.bind("--dev-bind", Path::new("/dev/null"), at),
-            // bubblewrap reads the table of all mounts again for each one that it makes
-            // read-only, and there are dozens of these. Who changes the mode writes into memory.
-            MaskKind::EmptyDirectory => {
-                self.add(["--perms", "0555"]);
-                self.memory(at);
             }
         }
     }
@@ -160,8 +154,8 @@ fn places(confinement: &Confinement) -> Vec<(std::path::PathBuf, &'static str)> 
         Mount::Memory(_) => "memory",
         Mount::Temporary(_) => "temporary",
         Mount::Devices | Mount::Processes => "kernel",
-        Mount::Writable { .. } => "writable",
-        Mount::Mask { .. } => "mask",
+        Mount::Root { reads_only: false, .. } => "writable",
+        Mount::Root { reads_only: true, .. } => "read-only",
     };
     mounts(confinement).iter().map(|mount| (mount.at().to_owned(), told(mount))).collect()
 }
@@ -175,13 +169,11 @@ mod tests {
         let shown =
             |paths: &[&str]| paths.iter().map(|it| Shown::as_it_is(Path::new(it))).collect();
         Confinement {
-            level: Level::Bwrap,
-            network: Network::None,
             writable: shown(writable),
             readable: shown(readable),
             temporary: Path::new("/state/tmp").into(),
             home: Path::new("/home/me").into(),
-            masks: vec![Mask { place: Path::new("/w/.git").into(), kind: MaskKind::Keep }],
+            ..Confinement::nothing(Level::Bwrap)
         }
     }
 
@@ -202,7 +194,6 @@ mod tests {
             ("/tmp/x", "temporary"),
             ("/tmp/w/x", "writable"),
             ("/tmp/tools/x", "read-only"),
-            ("/w/.git/config", "mask"),
             ("/w/x", "writable"),
             ("/var/x", "nothing"),
         ] {
@@ -226,6 +217,19 @@ mod tests {
         assert_eq!(covering(&confinement(&["/home/me"], &[]), "/home/me/x"), "writable");
         assert_eq!(covering(&confinement(&["/home/me/w"], &[]), "/home/me/x"), "memory");
         assert_eq!(covering(&confinement(&[], &["/"]), "/home/me/x"), "memory");
+    }
+
+    #[test]
+    fn what_only_reads_has_no_root_that_can_be_written_and_temporary_files_in_memory() {
+        let reading =
+            Confinement { reads_only: true, ..confinement(&["/w", "/home/me"], &["/usr"]) };
+        for (path, what) in
+            [("/w/x", "read-only"), ("/home/me/x", "read-only"), ("/tmp/x", "memory")]
+        {
+            assert_eq!(covering(&reading, path), what, "{path}");
+        }
+        let list = arguments(&reading, false);
+        assert!(!list.iter().any(|argument| argument == "/state/tmp" || argument == "--bind"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl Prepared {
                 (Some(rules), Some(seccomp::mode_filters().map_err(io::Error::other)?))
             }
         };
-        let filters = seccomp::filters(confinement.level, confinement.network);
+        let filters = seccomp::filters(confinement);
         Ok(Self { rules, filters: filters.map_err(io::Error::other)?, modes })
     }
 

@@ -9,7 +9,7 @@ use rustix::thread::{
 };
 
 /// A program that root starts gets the capabilities of the bounding set, so they go first.
-pub(super) fn drop_all() -> io::Result<()> {
+pub(in crate::processes) fn drop_all() -> io::Result<()> {
     for capability in CapabilitySet::all().iter() {
         match remove_capability_from_bounding_set(capability) {
             // The kernel does not know it.

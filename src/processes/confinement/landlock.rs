@@ -32,8 +32,9 @@ pub(super) fn rules(confinement: &Confinement) -> Result<RulesetCreated, Ruleset
     let everything = AccessFs::from_all(NEWEST);
     let reading = AccessFs::from_read(NEWEST);
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
+    let own = if confinement.reads_only { reading } else { everything };
     let writable = confinement.writable.iter().map(|shown| shown.from.path());
-    let writable = writable.chain([confinement.temporary.path()]).map(|path| (path, everything));
+    let writable = writable.chain([confinement.temporary.path()]).map(|path| (path, own));
     let readable = confinement.readable.iter().map(|shown| shown.from.path());
     let readable = readable.chain(SYSTEM.map(Path::new)).map(|path| (path, reading));
     let devices = DEVICES.map(|path| (Path::new(path), device));

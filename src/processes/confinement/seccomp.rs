@@ -9,7 +9,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 
-use super::{Level, Network};
+use super::{Confinement, Level, Network};
 
 /// Never needed by a build or a test, and each has been a way out of a sandbox: other
 /// processes' memory, the kernel's own programs, work that the kernel does outside the filter,
@@ -123,6 +123,18 @@ const EXTENDED_ATTRIBUTES: &[c_long] = &[
     REMOVEXATTRAT,
 ];
 
+/// Changes of the times of a file, for which Landlock has no rule. They are refused only to what
+/// may change nothing at all: programs that unpack and copy set them.
+const TIMES: &[c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    libc::SYS_utimensat,
+];
+
 // Newer than the constants of libc; the same on every architecture.
 pub(in crate::processes) const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
@@ -159,8 +171,13 @@ const NAMESPACES: [libc::c_int; 7] = [
 const X32: u32 = 0x4000_0000;
 
 /// The filters of a confined command. All are in force: the strictest answer counts.
-pub(super) fn filters(level: Level, network: Network) -> Result<Vec<BpfProgram>, BackendError> {
-    let refused = filter(refused(level, network)?, refuse(libc::EPERM))?;
+pub(super) fn filters(confinement: &Confinement) -> Result<Vec<BpfProgram>, BackendError> {
+    let Confinement { level, network, reads_only, .. } = *confinement;
+    let mut calls = refused(level, network)?;
+    if level == Level::Landlock && reads_only {
+        calls.extend(always(TIMES));
+    }
+    let refused = filter(calls, refuse(libc::EPERM))?;
     // Its flags are in memory, where a filter cannot look. Without it libc uses `clone`.
     let unknown = filter(always(&[libc::SYS_clone3]), refuse(libc::ENOSYS))?;
     let mut filters = vec![kill_x32(refused), unknown];
@@ -329,8 +346,10 @@ mod tests {
 
     #[test]
     fn the_programs_fit_into_the_kernel() {
-        for level in [Level::Bwrap, Level::Landlock] {
-            for program in filters(level, Network::Full).unwrap() {
+        for (level, reads_only) in [(Level::Bwrap, false), (Level::Landlock, true)] {
+            let network = Network::Full;
+            let confinement = Confinement { network, reads_only, ..Confinement::nothing(level) };
+            for program in filters(&confinement).unwrap() {
                 assert!(3 < program.len() && program.len() < 4096, "{}", program.len());
             }
         }

@@ -5,7 +5,6 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::{ControlFiles, kind};
-use crate::processes::confinement::MaskKind;
 use crate::processes::masks::Placeholder;
 
 /// Linked worktrees that are looked at.
@@ -13,10 +12,6 @@ const MAX_WORKTREES: usize = 200;
 
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
-
-/// Where a repository of its own keeps its settings: in itself. The file is otherwise missing,
-/// and whoever writes it decides which settings and hooks count.
-const COMMON_DIRECTORY: &str = ".\n";
 
 impl ControlFiles {
     /// Protects a repository, or the one that a file or a link leads to.
@@ -48,36 +43,45 @@ impl ControlFiles {
             return;
         }
         self.keep(git);
-        self.file(git, "config.worktree");
         if kind(&git.join("commondir")).is_some() {
+            self.present(&git.join("config.worktree"));
             return self.present(&git.join("commondir"));
         }
-        let own = Placeholder::File(COMMON_DIRECTORY);
-        self.protect(&git.join("commondir"), MaskKind::ReadOnly, own);
+        // With it missing, one file would put all of the others aside.
+        self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        self.worktree_settings(git, git);
         for name in ["hooks", "modules"] {
-            self.protect(&git.join(name), MaskKind::EmptyDirectory, Placeholder::Directory);
+            self.protect(&git.join(name), Placeholder::Directory);
         }
-        self.file(git, "config");
-        self.file(git, "info/attributes");
-        self.worktrees(&git.join("worktrees"));
+        // git reads an empty file as a missing one.
+        for name in ["config", "info/attributes"] {
+            self.protect(&git.join(name), Placeholder::EmptyFile);
+        }
+        self.worktrees(git);
         self.named_in_settings(git);
     }
 
-    /// Protects a file of a repository. git reads a missing one as an empty one.
-    fn file(&mut self, git: &Path, name: &str) {
-        self.protect(&git.join(name), MaskKind::EmptyFile, Placeholder::File(""));
-    }
-
     /// The directories of linked worktrees say where the settings are, too.
-    fn worktrees(&mut self, directory: &Path) {
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    fn worktrees(&mut self, git: &Path) {
+        let entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
         for entry in entries.take(MAX_WORKTREES) {
             let worktree = entry.path();
             if kind(&worktree).is_some_and(|kind| kind.is_dir()) {
                 self.present(&worktree.join("commondir"));
                 self.present(&worktree.join("gitdir"));
-                self.file(&worktree, "config.worktree");
+                self.worktree_settings(git, &worktree);
             }
+        }
+    }
+
+    /// Settings of one worktree, which git looks for only where the others say so.
+    fn worktree_settings(&mut self, git: &Path, worktree: &Path) {
+        let path = worktree.join("config.worktree");
+        let settings = read(&git.join("config")).unwrap_or_default();
+        if settings.to_ascii_lowercase().contains("worktreeconfig") {
+            self.protect(&path, Placeholder::EmptyFile);
+        } else {
+            self.present(&path);
         }
     }
 

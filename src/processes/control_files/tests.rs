@@ -29,15 +29,14 @@ impl Ground {
         ControlFiles::find(&[self.path("")], &Survey::default())
     }
 
-    /// One line for each mask, but for names that are missing at the top.
+    /// One line for each mask.
     fn shown(&self) -> Vec<String> {
         let root = self.path("");
-        let found = self.found();
-        let list = found.masks.pruned().to_list().into_iter();
-        let lines = list.map(|mask| {
-            let below = mask.place.path().strip_prefix(&root).unwrap().display().to_string();
-            let is_missing = !mask.place.path().exists();
-            format!("{:?}{} {below}", mask.kind, if is_missing { " (missing)" } else { "" })
+        let masks = self.found().masks.pruned();
+        let lines = masks.iter().map(|(path, kind)| {
+            let below = path.strip_prefix(&root).unwrap().display().to_string();
+            let is_missing = !path.exists();
+            format!("{kind:?}{} {below}", if is_missing { " (missing)" } else { "" })
         });
         lines.collect()
     }
@@ -72,21 +71,13 @@ fn what_exists_what_is_missing_and_a_repository_are_protected() {
         &[
             "ReadOnly .claude",
             "ReadOnly .envrc",
-            "EmptyDirectory (missing) .npmrc",
-            "EmptyDirectory (missing) .husky",
-            "EmptyDirectory (missing) lefthook.yml",
-            "Keep .github",
-            "EmptyDirectory (missing) .github/workflows",
-            "Keep (missing) .config",
-            "EmptyDirectory (missing) .config/git",
+            "ReadOnly (missing) .mcp.json",
             "Keep .git",
-            "EmptyDirectory (missing) .git/hooks",
+            "ReadOnly (missing) .git/hooks",
+            "ReadOnly (missing) .git/modules",
             "ReadOnly .git/config",
             "Keep .git/info",
-            "EmptyFile (missing) .git/info/attributes",
-            "EmptyFile (missing) .git/config.worktree",
-            "ReadOnly (missing) .git/commondir",
-            "EmptyDirectory (missing) refs",
+            "ReadOnly (missing) .git/info/attributes",
             "Keep a",
             "ReadOnly a/.npmrc",
             "Keep a/b",
@@ -97,10 +88,31 @@ fn what_exists_what_is_missing_and_a_repository_are_protected() {
     );
 }
 
+/// Programs would find what is not there.
 #[test]
-fn a_directory_without_a_repository_may_become_one() {
-    let ground = Ground::new(&["refs/", "a/"]);
-    ground.check(&[], &[".git", "refs", "objects", "HEAD"]);
+fn of_what_is_missing_only_the_few_names_of_the_specification_are_held() {
+    let missing = |ground: &Ground| {
+        let lines = ground.shown().into_iter();
+        lines.filter(|line| line.contains("(missing)")).collect::<Vec<_>>()
+    };
+    let bare = Ground::new(&["refs/", "a/", ".github/", ".config/"]);
+    assert_eq!(missing(&bare), ["ReadOnly (missing) .claude", "ReadOnly (missing) .mcp.json"]);
+    bare.check(&[], &[".git", "refs", "objects", "HEAD", ".github", ".config"]);
+    let repository = Ground::new(&[".claude/", ".mcp.json", ".git/", "sub/.git/config"]);
+    let expected = [
+        "ReadOnly (missing) .git/commondir",
+        "ReadOnly (missing) .git/config",
+        "ReadOnly (missing) .git/hooks",
+        "Keep (missing) .git/info",
+        "ReadOnly (missing) .git/info/attributes",
+        "ReadOnly (missing) .git/modules",
+        "ReadOnly (missing) sub/.git/commondir",
+        "ReadOnly (missing) sub/.git/hooks",
+        "Keep (missing) sub/.git/info",
+        "ReadOnly (missing) sub/.git/info/attributes",
+        "ReadOnly (missing) sub/.git/modules",
+    ];
+    assert_eq!(missing(&repository), expected);
 }
 
 #[test]
@@ -117,7 +129,7 @@ fn what_a_link_leads_to_inside_is_protected_and_the_link_is_watched() {
         "Keep real.git",
         "ReadOnly real.git/config",
         "ReadOnly real.git/hooks",
-        "ReadOnly (missing) real.git/commondir",
+        "ReadOnly (missing) real.git/modules",
     ];
     ground.check(&expected, &[".vscode", ".husky", "missing", ""]);
     let mut links = ground.found().links;
@@ -145,11 +157,10 @@ fn the_repositories_behind_files_and_their_worktrees_are_protected() {
             "ReadOnly w/.git",
             "ReadOnly main/.git/worktrees/w/commondir",
             "ReadOnly main/.git/worktrees/w/gitdir",
-            "EmptyFile (missing) main/.git/worktrees/w/config.worktree",
             "Keep main/.git/worktrees",
             "ReadOnly sub/.git",
             "ReadOnly elsewhere/config",
-            "EmptyDirectory (missing) elsewhere/hooks",
+            "ReadOnly (missing) elsewhere/hooks",
             "ReadOnly out/.git",
         ],
         &["main/.git/worktrees/w/HEAD"],
@@ -166,11 +177,23 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
 }
 
 #[test]
+fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
+    let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);
+    ground.check(&[], &[".git/config.worktree", ".git/worktrees/w/config.worktree"]);
+    fs::write(ground.path(".git/config"), "[extensions]\n\tworktreeConfig = true\n").unwrap();
+    let held = [
+        "ReadOnly (missing) .git/config.worktree",
+        "ReadOnly (missing) .git/worktrees/w/config.worktree",
+    ];
+    ground.check(&held, &[]);
+}
+
+#[test]
 fn a_root_that_is_no_directory_has_nothing() {
     let ground = Ground::new(&["file"]);
     let roots = [ground.path("file"), ground.path("missing")];
     let found = ControlFiles::find(&roots, &Survey::default());
-    assert!(found.masks.to_list().is_empty() && found.links.is_empty());
+    assert!(found.masks.iter().next().is_none() && found.links.is_empty());
 }
 
 /// A name need not be text.
@@ -180,10 +203,11 @@ fn names_of_any_bytes_are_passed_over() {
     let ground = Ground::new(&["a\nb/.claude/", "c\"d'/.envrc"]);
     let bytes = std::ffi::OsStr::from_bytes(b"\xff\xfe");
     fs::create_dir_all(ground.path("").join(bytes).join(".vscode")).unwrap();
-    let found = ground.found().masks.to_list();
+    let masks = ground.found().masks;
+    let found: Vec<&Path> = masks.iter().map(|(path, _)| path).collect();
     for path in
         [ground.path("a\nb/.claude"), ground.path("c\"d'/.envrc"), ground.path("").join(bytes)]
     {
-        assert!(found.iter().any(|mask| mask.place.path().starts_with(&path)), "{path:?}");
+        assert!(found.iter().any(|mask| mask.starts_with(&path)), "{path:?}");
     }
 }

@@ -2,9 +2,11 @@
 //! sees by putting a link in the place of one of them.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::processes::confinement::Shown;
+use crate::processes::confinement::{FileId, Shown};
+use crate::processes::handles;
 
 /// What the settings name besides the roots, as it was before the first command.
 #[derive(Clone, Debug, Default)]
@@ -24,17 +26,18 @@ impl ConfiguredPlaces {
 /// A place under its real path, and under the one by which programs know it.
 fn resolved(path: &Path) -> Vec<Shown> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut shown = vec![Shown { at: path.into(), from: real.as_path().into() }];
+    let mut shown = vec![Shown { at: path.into(), ..Shown::as_it_is(&real) }];
     if real != path {
         shown.push(Shown::as_it_is(&real));
     }
     shown
 }
 
-/// Whether it is still what it was: no link has taken its place.
-pub(super) fn is_unchanged(shown: &Shown) -> bool {
-    let real = shown.from.path();
-    fs::canonicalize(real).is_ok_and(|now| now == real)
+/// Opens it, if it is still what it was: there, and no link has taken its place.
+pub(super) fn opened(shown: &Shown) -> Option<(Shown, OwnedFd)> {
+    let handle = handles::open(shown.from.path()).ok()?;
+    let id = FileId::of(&handle).ok()?;
+    Some((Shown { id: Some(id), ..shown.clone() }, handle))
 }
 
 /// Those that lie in no other one.
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
 
     fn shown(at: &str, from: &str) -> Shown {
-        Shown { at: Path::new(at).into(), from: Path::new(from).into() }
+        Shown { at: Path::new(at).into(), ..Shown::as_it_is(Path::new(from)) }
     }
 
     #[test]
@@ -123,10 +126,10 @@ mod tests {
         let base = directory.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("a/b")).unwrap();
         let place = Shown::as_it_is(&base.join("a/b"));
-        assert!(is_unchanged(&place));
+        assert!(opened(&place).is_some_and(|(opened, _)| opened.id.is_some()));
         fs::rename(base.join("a"), base.join("c")).unwrap();
-        assert!(!is_unchanged(&place));
+        assert!(opened(&place).is_none());
         std::os::unix::fs::symlink("c", base.join("a")).unwrap();
-        assert!(!is_unchanged(&place));
+        assert!(opened(&place).is_none());
     }
 }

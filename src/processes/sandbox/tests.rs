@@ -25,7 +25,9 @@ mod broken_bwrap;
 mod escapes;
 mod links;
 mod piped;
+mod readers;
 mod rules;
+mod views;
 
 const LIMITS: Limits =
     Limits { time: Some(Duration::from_secs(60)), output: 16 << 20, shown: 30_000 };
@@ -546,8 +548,8 @@ async fn a_level_that_is_not_there_is_said_and_the_next_one_is_tried() {
     assert!(outcome.trials.iter().all(|trial| !trial.passed && trial.why.is_some()));
 }
 
-/// At the level bwrap they are read-only, whether they exist or not, and nothing of that is
-/// left. At the level Landlock they are open, and the answer names them.
+/// At the level bwrap those that exist are read-only, and the few that may not come cannot, and
+/// nothing of that is left. At the level Landlock they are open, and the answer names them.
 #[tokio::test]
 async fn p8_control_files_are_protected_or_named() {
     let attacks = [
@@ -563,13 +565,14 @@ async fn p8_control_files_are_protected_or_named() {
             ".git/hooks/pre-commit",
         ),
         ("echo x >new && mv -f new .envrc", ".envrc"),
-        ("ln -f own .npmrc", ".npmrc"),
+        ("echo x >.mcp.json; rmdir .mcp.json; ln own .mcp.json", ".mcp.json"),
         ("echo x >deep/er/.vscode/tasks.json", "deep/er/.vscode/tasks.json"),
         (
-            "mv .github old && mkdir -p .github/workflows && echo x >.github/workflows/ci.yml",
+            "mv .github old; mkdir -p .github/workflows; echo x >.github/workflows/ci.yml",
             ".github/workflows/ci.yml",
         ),
-        ("rmdir .husky; mkdir -p .husky; echo x >.husky/pre-commit", ".husky/pre-commit"),
+        ("mkdir -p .git/modules/x; echo x >.git/modules/x/config", ".git/modules/x/config"),
+        ("mkdir -p .git/info; echo x >.git/info/attributes", ".git/info/attributes"),
     ];
     for level in LEVELS {
         for (attack, file) in attacks {
@@ -577,10 +580,11 @@ async fn p8_control_files_are_protected_or_named() {
             if ground.sandbox.level().await.is_none() {
                 continue;
             }
-            for directory in [".git/hooks", ".github", "deep/er/.vscode"] {
+            for directory in [".git/hooks", ".git/info", ".github/workflows", "deep/er/.vscode"] {
                 fs::create_dir_all(ground.path("root").join(directory)).unwrap();
             }
             fs::write(ground.path("root/.git/config"), "[core]\n").unwrap();
+            fs::write(ground.path("root/.envrc"), "use nix\n").unwrap();
             let mut before = Contents::new();
             collect(&ground.path("root"), &mut before);
 
@@ -638,7 +642,7 @@ async fn placeholders_are_there_until_the_last_command_has_ended() {
     fs::create_dir(root.join("gates")).unwrap();
     let (opened, open) = (root.join("gates/opened"), root.join("gates/open"));
     let text = "echo >gates/opened; read <gates/open; \
-        echo x >.envrc; rm -f .envrc; mkdir .husky; echo x >.husky/a; echo tried";
+        echo x >.mcp.json; rmdir .mcp.json; mkdir .claude; echo x >.claude/a; echo tried";
     let pipe = |path: PathBuf| Process::new("mkfifo").arg(path).status().unwrap();
     assert!(pipe(opened.clone()).success() && pipe(open.clone()).success());
     let long = ground.run(text);
@@ -649,7 +653,7 @@ async fn placeholders_are_there_until_the_last_command_has_ended() {
     };
     let (long, ()) = tokio::join!(long, short);
     assert!(long.output.render(1000, "").ends_with("tried\n"));
-    assert!(!root.join(".envrc").exists() && !root.join(".husky").exists());
+    assert!(!root.join(".mcp.json").exists() && !root.join(".claude").exists());
 }
 
 #[tokio::test]

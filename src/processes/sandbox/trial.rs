@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, SandboxSettings, base};
-use crate::processes::confinement::{Confinement, Level, Network, Shown};
+use crate::processes::confinement::{Confinement, FileId, Level, Mask, MaskKind, Network, Shown};
+use crate::processes::handles;
 use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe, Targets};
 use crate::processes::protocol::Exit;
@@ -30,6 +31,9 @@ const MODE: u32 = 0o600;
 
 /// What must still work inside: the shell, and writing into a root.
 const WORKING: &str = "echo made >made && echo works";
+
+/// The same where files can be masked: then one that is cannot be read.
+const WORKING_MASKED: &str = "! (: <closed) 2>/dev/null && echo made >made && echo works";
 
 /// How one level did.
 #[derive(Clone, Debug, Serialize)]
@@ -83,9 +87,15 @@ async fn attack(runner: &Runner, mut confinement: Confinement) -> Result<Vec<Att
     let ground = Ground::new().map_err(|error| format!("nothing can be tried: {error}"))?;
     confinement.writable = vec![Shown::as_it_is(&ground.path("inside"))];
     confinement.temporary = ground.path("temporary").into();
+    let is_bwrap = confinement.level == Level::Bwrap;
+    let working = if is_bwrap { WORKING_MASKED } else { WORKING };
+    if is_bwrap {
+        let mask = ground.mask().map_err(|error| format!("nothing can be tried: {error}"))?;
+        confinement.masks.push(mask);
+    }
     let command = Command {
         program: "/bin/bash".into(),
-        arguments: ["--noprofile", "--norc", "-c", WORKING].map(str::to_owned).to_vec(),
+        arguments: ["--noprofile", "--norc", "-c", working].map(str::to_owned).to_vec(),
         directory: ground.path("inside"),
         confinement: Some(Arc::new(confinement)),
         kept_alive: None,
@@ -130,6 +140,7 @@ impl Ground {
         let file = root.join("outside/file");
         fs::write(&file, UNTOUCHED)?;
         fs::set_permissions(&file, Permissions::from_mode(MODE))?;
+        fs::write(root.join("inside/closed"), UNTOUCHED)?;
         let tcp = TcpListener::bind("127.0.0.1:0")?;
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         tcp.set_nonblocking(true)?;
@@ -141,6 +152,13 @@ impl Ground {
     fn path(&self, name: &str) -> std::path::PathBuf {
         let directory = self.directory.path();
         directory.canonicalize().unwrap_or_else(|_| directory.to_owned()).join(name)
+    }
+
+    /// Closes a file of the root.
+    fn mask(&self) -> io::Result<Mask> {
+        let path = self.path("inside/closed");
+        let id = FileId::of(handles::open(&path)?)?;
+        Ok(Mask { place: path.into(), kind: MaskKind::Closed, id })
     }
 
     fn targets(&self) -> io::Result<Targets> {

@@ -62,6 +62,9 @@ struct Found {
 
 impl Roots {
     pub(super) fn of(confinement: &Confinement) -> Self {
+        if confinement.reads_only {
+            return Self(Vec::new());
+        }
         let writable = confinement.writable.iter().map(|shown| shown.from.path());
         let roots = writable.chain([confinement.temporary.path()]);
         let opened = roots.filter_map(|path| Some(Root { path: path.to_owned(), id: id(path)? }));

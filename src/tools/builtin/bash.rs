@@ -5,6 +5,7 @@ mod last_command;
 mod launch;
 mod preview;
 mod profile;
+mod quiet_git;
 mod read_file;
 
 use std::ffi::OsString;
@@ -120,9 +121,17 @@ impl Bash {
     async fn confined(
         &self,
         roots: Vec<PathBuf>,
+        permit: &Permit,
         context: &CallContext,
     ) -> Result<Option<Confined>, ToolError> {
-        let confined = self.sandbox.confine(roots, context.session.name()).await;
+        let session = context.session.name();
+        let confined = if permit.reads_only() {
+            self.sandbox.confine_to_reading(roots, session).await
+        } else if permit.is_unapproved() {
+            self.sandbox.confine_unapproved(roots, session).await
+        } else {
+            self.sandbox.confine(roots, session).await
+        };
         confined.map_err(|error| {
             ToolError::Failed(format!("no directory for temporary files: {error}"))
         })
@@ -199,9 +208,11 @@ impl Tool for Bash {
     }
 
     fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
+        let directory = context.agent.working_dir();
         AccessRequest::Command {
+            may_write: context.agent.failed_readers.contains(&input.command, &directory),
             line: input.command.clone(),
-            directory: context.agent.working_dir(),
+            directory,
             outside_sandbox: input.outside_sandbox == Some(true),
         }
     }
@@ -246,11 +257,11 @@ impl Tool for Bash {
         let confined = if command_line.outside_sandbox {
             None
         } else {
-            self.confined(roots, &context).await?
+            self.confined(roots, &permit, &context).await?
         };
         let command = Command {
             program: self.shell.clone(),
-            arguments: arguments(&command_line.line),
+            arguments: arguments(&shell_text(&permit, &command_line.line)),
             directory: command_line.directory.clone(),
             confinement: confined.as_ref().map(|it| Arc::clone(&it.confinement)),
             kept_alive: confined.as_ref().map(Confined::guard),
@@ -299,6 +310,11 @@ impl Bash {
             Some(wanted) => (wanted, Vec::new()),
         }
     }
+}
+
+/// The line as bash gets it.
+fn shell_text(permit: &Permit, line: &str) -> String {
+    if permit.reads_git() { quiet_git::prelude() + line } else { line.to_owned() }
 }
 
 /// The arguments of bash. The whole text is one argument, so nothing in it needs quoting. The

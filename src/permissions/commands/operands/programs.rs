@@ -23,6 +23,8 @@ enum Operands {
     SecondIsOutput,
     /// `if=`, `of=`
     Settings,
+    /// Directories, up to the first word of an expression.
+    BeforeExpression,
 }
 
 struct Program {
@@ -61,7 +63,7 @@ const GREP_PATTERN: &[&str] = &["e", "f", "regexp", "file", "files"];
 pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 6] =
     ["diff", "show", "log", "blame", "cat-file", "grep"];
 
-const PROGRAMS: [Program; 33] = [
+const PROGRAMS: [Program; 43] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
     program(&["stat"], "c", &["format", "printf", "cached"], Operands::All(Read)),
     program(
@@ -258,6 +260,52 @@ const PROGRAMS: [Program; 33] = [
     program(&["truncate"], "rs", &["reference", "size"], Operands::All(Write))
         .files(&[("r", Read), ("reference", Read)]),
     program(&["dd"], "", &[], Operands::Settings),
+    program(&["find"], "", &[], Operands::BeforeExpression),
+    program(
+        &["fd", "fdfind"],
+        "deEtScxX",
+        &["max-depth", "extension", "exclude", "type", "size", "color", "exec", "exec-batch"],
+        Operands::AfterFirst(Read, &[]),
+    ),
+    program(&["tree"], "ILPHoT", &["filelimit", "charset", "sort"], Operands::AllOrHere),
+    program(
+        &["du", "df"],
+        "BdtXx",
+        &["block-size", "max-depth", "threshold", "exclude", "exclude-from", "type"],
+        Operands::All(Read),
+    )
+    .files(&[("X", Read), ("exclude-from", Read)]),
+    program(
+        &["jq", "yq"],
+        "fLoIp",
+        &["from-file", "indent"],
+        Operands::AfterFirst(Read, &["f", "from-file"]),
+    )
+    .files(&[("f", Read), ("from-file", Read)]),
+    program(&["less", "more"], "bhjpPtTxyz", &[], Operands::All(Read)),
+    program(&["comm", "rev", "readlink"], "", &["output-delimiter"], Operands::All(Read)),
+    program(&["join"], "aejovt12", &[], Operands::All(Read)),
+    program(
+        &["paste", "column", "fold"],
+        "dswcEHNoORT",
+        &["delimiters", "width", "separator", "output-separator"],
+        Operands::All(Read),
+    ),
+    program(
+        &[
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+            "md5sum",
+            "b2sum",
+            "cksum",
+        ],
+        "al",
+        &["algorithm", "length"],
+        Operands::All(Read),
+    ),
 ];
 
 /// The words of a command that name files.
@@ -270,6 +318,10 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
     let Some(program) = PROGRAMS.iter().find(|program| program.names.contains(&name)) else {
         return Vec::new();
     };
+    if matches!(program.operands, Operands::BeforeExpression) {
+        let points = starting_points(rest).into_iter();
+        return points.map(|word| Named::new(word, Read)).collect();
+    }
     let arguments = Arguments::parse(rest, &program.options);
     let is_recursive = program.recursive == ALWAYS || arguments.has(program.recursive);
     let mut named = program.operands_of(&arguments, is_recursive);
@@ -288,16 +340,39 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
 }
 
 /// git shows any file that its operands name, one outside of the repository too. A revision looks
-/// the same: no file has its name. `HEAD:a/b` is the file `a/b`.
+/// the same: no file has its name. `HEAD:a/b` is the file `a/b`, `:0:a` and `:(icase)A` are `a`.
 fn shown_by_git(words: &[Word]) -> Vec<Named> {
+    let mut named = directory_of_git(words);
     let Some(command) = words.iter().position(|word| SHOWING_GIT.iter().any(|it| word.is(it)))
     else {
-        return Vec::new();
+        return named;
     };
     let operands = words[command + 1..].iter().filter_map(Word::literal);
-    let paths = operands.filter(|operand| !operand.starts_with('-'));
-    let paths = paths.map(|operand| operand.split_once(':').map_or(operand, |(_, path)| path));
-    paths.filter(|path| !path.is_empty()).map(|it| Named::new(Word::plain(it), Read)).collect()
+    let paths = operands.filter(|operand| !operand.starts_with('-')).map(path_in_git);
+    let paths = paths.filter(|path| !path.is_empty());
+    named.extend(paths.map(|it| Named::new(Word::plain(it), Read)));
+    named
+}
+
+/// The directory that `-C` leads to.
+fn directory_of_git(words: &[Word]) -> Vec<Named> {
+    let is_option = |word: &Word| word.is("-C");
+    let own = words.iter().position(is_option).and_then(|at| words.get(at + 1));
+    own.map(|word| Named::new(word.clone(), Read)).into_iter().collect()
+}
+
+/// The path in `HEAD:a`, `:0:a`, `:(icase)a`, `:!a` and `:/a`.
+fn path_in_git(operand: &str) -> &str {
+    let Some((before, path)) = operand.split_once(':') else { return operand };
+    if !before.is_empty() {
+        return path;
+    }
+    let stage = ["0:", "1:", "2:", "3:"].iter().find_map(|stage| path.strip_prefix(stage));
+    if let Some(path) = stage {
+        return path;
+    }
+    let magic = path.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    magic.map_or(path.trim_start_matches(['!', '^', '/', ':']), |(_, path)| path)
 }
 
 impl Program {
@@ -323,6 +398,7 @@ impl Program {
                 [all(first, Read), all(rest, Write)].concat()
             }
             Operands::Settings => operands.iter().filter_map(setting).collect(),
+            Operands::BeforeExpression => Vec::new(),
             Operands::LastIsTargetOfMove => {
                 [with_target(arguments, Read), with_target(arguments, Write)].concat()
             }
@@ -334,6 +410,17 @@ impl Program {
             Operands::LastIsTarget | Operands::LinkTarget => with_target(arguments, Read),
         }
     }
+}
+
+/// The directories that find starts from. What stands behind its first test is no directory.
+fn starting_points(words: &[Word]) -> Vec<Word> {
+    let is_own_option = |word: &&Word| ["-H", "-L", "-P"].iter().any(|option| word.is(option));
+    let begins_expression = |word: &Word| {
+        word.literal().is_some_and(|text| text.starts_with('-') || ["(", "!", ","].contains(&text))
+    };
+    let words = words.iter().skip_while(is_own_option);
+    let points: Vec<Word> = words.take_while(|word| !begins_expression(word)).cloned().collect();
+    if points.is_empty() { vec![Word::plain(".")] } else { points }
 }
 
 /// The sources, and the target: the last operand or the value of `-t`.

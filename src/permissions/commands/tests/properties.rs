@@ -94,7 +94,7 @@ fn ask_everything(line: &str) {
             parsed.operands(&place());
             parsed.critical_removals(&place());
             parsed.risks(&place(), &|_| true);
-            parsed.is_read_only(true);
+            parsed.is_read_only();
         }
         Err(unparsed) => {
             unparsed.is_matched_by(&pattern);

@@ -43,7 +43,7 @@ async fn a_lie_about_the_trial_is_not_believed() {
         ("echo 'bwrap: Creating new namespace failed' >&2; exit 1", "Creating new namespace"),
         (&forged, ""),
         // It does what it is told, outside of every namespace.
-        ("while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"", "it does not prevent"),
+        ("while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"", "could not be put in force"),
     ] {
         let outcome = outcome(script, 0o755).await;
         assert_eq!(outcome.level, None, "{script}");

@@ -120,8 +120,6 @@ async fn p8_a_repository_cannot_be_led_to_other_settings() {
         format!(
             "cp -r .git evil; rm evil/config; {evil} >evil/config; echo ../evil >.git/commondir"
         ),
-        format!("mv .git/HEAD HEAD; mkdir objects refs; {evil} >config"),
-        format!("mv .git/HEAD .git/refs .git/objects .; {evil} >config"),
         "mkdir -p x; mv .git x/; mkdir .git; cp -r x/.git/* .git/; echo x >.git/config".to_owned(),
         "rm -f .git/commondir; mv .git/commondir x; ln -sf ../evil .git/commondir".to_owned(),
         format!("{evil} >.git/config.worktree"),
@@ -132,6 +130,24 @@ async fn p8_a_repository_cannot_be_led_to_other_settings() {
         assert!(!root.join(".git/commondir").exists(), "{attack}");
         assert!(!fs::read_to_string(root.join(".git/config")).unwrap().contains("fsmonitor"));
     }
+}
+
+/// Without a valid `.git`, git takes the directory above for a repository if it looks like one.
+#[tokio::test]
+async fn a_repository_that_a_root_is_made_is_told() {
+    let ground = Ground::new(Level::Bwrap);
+    if let Some(fault) = ground.sandbox.outcome().await.fault() {
+        return not_run(Level::Bwrap, &fault);
+    }
+    let root = ground.path("root");
+    let mut init = Process::new("git");
+    init.env("GIT_CONFIG_GLOBAL", "/dev/null").args(["init", "-q"]).arg(&root);
+    assert!(init.status().unwrap().success());
+    let confined = ground.sandbox.confine(vec![root.clone()], None).await.unwrap().unwrap();
+    let text = "mv .git/HEAD HEAD; mkdir objects refs; echo x >config";
+    let command = shell(&confined, root.clone(), text);
+    runner().run(&command, LIMITS, &CancellationToken::new()).await.unwrap();
+    assert!(confined.changed_control_files().contains(&root));
 }
 
 /// The directory above a mount can be moved. Then another file could be put where it was.

@@ -23,6 +23,8 @@ pub(super) struct Call<'a> {
     pub(super) command: &'a str,
     pub(super) time: Duration,
     pub(super) level: Option<Level>,
+    /// Whether the command was confined to reading.
+    pub(super) reads_only: bool,
     /// The file of the output, if one was made.
     pub(super) path: Option<PathBuf>,
     pub(super) max_chars: usize,
@@ -45,6 +47,7 @@ impl Call<'_> {
             "task_id": null,
             "raw_output_path": self.path,
             "sandbox": self.sandbox(),
+            "reads_only": self.reads_only,
         });
         let is_error = is_error(self.command, finished);
         ToolOutput { is_error, ..ToolOutput::text(body.closed_by(lines)).with(structured) }
@@ -76,6 +79,7 @@ impl Call<'_> {
             "task_id": id,
             "raw_output_path": self.path,
             "sandbox": self.sandbox(),
+            "reads_only": self.reads_only,
         })
     }
 
@@ -117,6 +121,26 @@ pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -
     let is_success = |code| code == 0 || code == 1 && is_answer(command);
     let notes = after_its_end(finished, true).into_iter().chain(notes).collect();
     TaskEnd::new(finished, reason, is_success, notes)
+}
+
+/// Follows the output of a command that could not do more than read.
+pub(super) const CONFINED_TO_READING: &str = "(it ran confined to reading, as a command that only \
+    reads: nothing can be written then, there is no network, and files that may hold secrets cannot \
+    be read. If it has to do more, run exactly the same command again: that asks a person)";
+
+/// What programs say where nothing may be written, in lower case.
+const NOT_WRITTEN: [&str; 5] =
+    ["read-only file system", "permission denied", "operation not permitted", "erofs", "eacces"];
+
+/// Whether a command that could only read failed because of that.
+pub(super) fn failed_to_write(finished: &Finished) -> bool {
+    let has_failed = finished.cause == EndCause::ItsOwn && finished.exit != Some(Exit::Code(0));
+    if !has_failed {
+        return false;
+    }
+    let shown = finished.output.so_far().0.shown(MAX_CHARACTERS);
+    let said = [shown.head, shown.tail].concat().to_lowercase();
+    NOT_WRITTEN.iter().any(|text| said.contains(text))
 }
 
 /// Says where the output of a task is.

@@ -18,6 +18,7 @@ use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
     Running, StopReason,
 };
+use crate::tools::agent_context::AgentContext;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::workspace::Workspace;
@@ -63,6 +64,7 @@ impl Launch<'_> {
             read.end(Arc::clone(&self.context.agent)).await;
         }
         let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
         notes.extend(after(self.confined.take()).await);
         let path = file.and_then(|file| file.path());
@@ -141,12 +143,13 @@ impl Launch<'_> {
         seen: u64,
     ) {
         let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
+        let reader = self.failed_reader();
         let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
             running,
             path,
-            conclude: conclude(command.clone(), self.confined),
+            conclude: conclude(command.clone(), self.confined, reader),
             command,
         });
         agent.known_tasks.started(&task, seen);
@@ -157,10 +160,25 @@ impl Launch<'_> {
             command: self.line(),
             time: self.time,
             level: self.command.confinement.as_ref().map(|confinement| confinement.level),
+            reads_only: self.reads_only(),
             path,
             max_chars: self.max_chars(),
             has_tasks: self.has_tasks,
         }
+    }
+
+    fn reads_only(&self) -> bool {
+        self.command.confinement.as_ref().is_some_and(|confinement| confinement.reads_only)
+    }
+
+    /// What to remember should the command fail because of it; `None` if it may write.
+    fn failed_reader(&self) -> Option<ConfinedReader> {
+        let command_line = &self.permitted.command_line;
+        self.reads_only().then(|| ConfinedReader {
+            agent: Arc::clone(&self.context.agent),
+            line: command_line.line.clone(),
+            directory: command_line.directory.clone(),
+        })
     }
 
     fn line(&self) -> &str {
@@ -182,10 +200,32 @@ async fn ended(running: &mut Running, cancelled: &CancellationToken) -> Result<F
     running.ended().await
 }
 
-fn conclude(line: String, confined: Option<Confined>) -> Conclude {
+/// A command that is confined to reading.
+struct ConfinedReader {
+    agent: Arc<AgentContext>,
+    line: String,
+    directory: PathBuf,
+}
+
+impl ConfinedReader {
+    /// Says that the command failed because it could only read, and remembers it: it is asked about
+    /// when it comes again.
+    fn note(&self, finished: &Finished) -> Option<String> {
+        if !answer::failed_to_write(finished) {
+            return None;
+        }
+        self.agent.failed_readers.remember(&self.line, &self.directory);
+        Some(answer::CONFINED_TO_READING.to_owned())
+    }
+}
+
+fn conclude(line: String, confined: Option<Confined>, reader: Option<ConfinedReader>) -> Conclude {
     Box::new(move |finished| {
         let end = async move {
-            let notes = after(confined).await;
+            let mut notes = after(confined).await;
+            if let (Some(reader), Ok(finished)) = (reader, &finished) {
+                notes.extend(reader.note(finished));
+            }
             match finished {
                 Ok(finished) => answer::task_end(&line, &finished, notes),
                 Err(error) => TaskEnd::not_run(&error),

@@ -1,6 +1,7 @@
 //! Calls Bash as the model does, with the real shell.
 
 mod background;
+mod readers;
 
 use std::fs;
 use std::sync::Arc;
@@ -200,7 +201,7 @@ async fn programs_get_the_structured_answer() {
         output.structured,
         json!({
             "stdout": "a", "interrupted": false, "exit_code": 2, "task_id": null,
-            "raw_output_path": null, "sandbox": "off",
+            "raw_output_path": null, "sandbox": "off", "reads_only": false,
         })
     );
     assert!(output.is_error);
