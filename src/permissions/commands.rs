@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(super) use self::directories::{Place, normalized};
 pub(crate) use self::doubt::Doubt;
 pub(super) use self::globs::may_mean;
-pub(crate) use self::operands::{Operand, OperandAccess, OperandPath};
+pub(crate) use self::operands::{ChangesBefore, NameChange, Operand, OperandAccess, OperandPath};
 pub(crate) use self::pattern::BashPattern;
 pub(crate) use self::removals::CriticalRemoval;
 pub(super) use self::removals::is_critical;
@@ -61,6 +61,8 @@ pub(crate) struct ParsedCommand {
     reached: Vec<Reached>,
     /// Holds nothing but plain commands joined by `&&`, `||`, `;` and `|`.
     is_plain: bool,
+    /// The parts run one after the other, each once.
+    is_ordered: bool,
     /// What deny and ask rules are compared with.
     texts: Vec<String>,
 }
@@ -106,10 +108,10 @@ const MAX_SCRIPT_STEPS: usize = 2_000;
 impl ParsedCommand {
     fn new(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Result<Self, Doubt> {
         let tree = syntax::parse_tree(line, may_go_on)?;
-        let collect::Collected { parts, is_plain } = collect::collect(&tree, line)?;
+        let collect::Collected { parts, is_plain, is_ordered } = collect::collect(&tree, line)?;
         let reached = reach::reached(&parts)?;
         let texts = matching::texts(line, reached.iter().map(|reached| &reached.part));
-        Ok(Self { line: line.to_owned(), parts, reached, is_plain, texts })
+        Ok(Self { line: line.to_owned(), parts, reached, is_plain, is_ordered, texts })
     }
 
     /// Whether a program's name is known only when the command runs, so that no deny rule can

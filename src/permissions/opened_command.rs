@@ -18,6 +18,7 @@ use crate::workspace::{Target, Workspace};
 pub(super) use self::files::{CommandFile, OwnState, UnknownFile};
 
 mod below;
+mod changed;
 mod expand;
 mod files;
 #[cfg(test)]

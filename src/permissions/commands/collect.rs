@@ -6,7 +6,7 @@ use super::Doubt;
 use super::hidden::check_hidden;
 use super::lexer::Item;
 use super::part::{Assignment, Part};
-use super::syntax::children;
+use super::syntax::{children, outermost};
 use super::word::{Word, is_name};
 
 use self::simple::holds_subscript;
@@ -41,7 +41,20 @@ pub(super) struct Collected {
     pub(super) parts: Vec<Part>,
     /// Consists of nothing but the kinds of nodes that read-only lines may have.
     pub(super) is_plain: bool,
+    /// The parts run one after the other, each once.
+    pub(super) is_ordered: bool,
 }
+
+/// The kinds of nodes whose parts run at once, again or later.
+const UNORDERED_KINDS: [&str; 7] = [
+    "pipeline",
+    "&",
+    "process_substitution",
+    "for_statement",
+    "c_style_for_statement",
+    "while_statement",
+    "function_definition",
+];
 
 pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
     let root = tree.root_node();
@@ -51,7 +64,8 @@ pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
     collector.check_gap(0, root.start_byte())?;
     collector.check_gap(root.end_byte(), line.len())?;
     collector.visit(root, Context::default(), &[])?;
-    Ok(Collected { parts: collector.parts, is_plain: is_plain(root) })
+    let is_ordered = outermost(root, &UNORDERED_KINDS).is_empty();
+    Ok(Collected { parts: collector.parts, is_plain: is_plain(root), is_ordered })
 }
 
 fn is_plain(node: Node<'_>) -> bool {

@@ -338,6 +338,137 @@ async fn the_mode_acceptedits_takes_plain_changes_inside_the_roots() {
     Ground::new().in_mode(Mode::DontAsk).check(&plain, "denied: ").await;
 }
 
+/// A ground with a directory `links`, of which `git` leads to the hooks, and with `locked`.
+fn ground_with_links() -> Ground {
+    let ground = Ground::new().without_state();
+    for directory in ["ws/links", "ws/locked", "ws/workflows", "ws/shapes/workflows", "ws/deep"] {
+        fs::create_dir_all(ground.path(directory)).unwrap();
+    }
+    symlink("../.git/hooks", ground.path("ws/links/git")).unwrap();
+    symlink("deep", ground.path("ws/way")).unwrap();
+    for file in ["ws/evil", "ws/workflows/ci.yml", "ws/shapes/workflows/ci.yml", "ws/locked/x"] {
+        fs::write(ground.path(file), "x").unwrap();
+    }
+    ground
+}
+
+/// Lines of which a part leads elsewhere than the disk says before the line runs.
+const REARRANGING: [&str; 27] = [
+    "cp -R links l2 && cp evil l2/git/pre-commit",
+    "cp -a links l2; cp evil l2/git/pre-commit",
+    "cp --recursive links l2 && echo x > l2/git/pre-commit",
+    "mv links l2 && cp evil l2/git/pre-commit",
+    "mv links/git x && cp evil x/pre-commit",
+    "mv -t deep links && touch deep/links/git/x",
+    "mv links deep && touch deep/links/git/x",
+    "mv links deep && touch way/links/git/x",
+    "mv links way && touch deep/links/git/x",
+    "rm -r deep && mv links/git deep && touch deep/x",
+    "cp -R links l2 && cd l2/git && touch pre-commit",
+    "cp -R links l2 && touch l2/git/../x",
+    "ln -s locked l && touch l/y",
+    "ln -s locked l && echo x > l/y",
+    "ln -s locked l && tee l/y",
+    "ln -sfn locked way && touch way/y",
+    "ln -s locked/x l && echo x > l",
+    "ln locked/x l && echo x > l",
+    "cp -s evil l && echo x > l",
+    "cp -d links/git l && touch l/pre-commit",
+    "for i in 1 2; do touch l/y; ln -sfn locked l; done",
+    "(sleep 1; touch l/y) & ln -s locked l",
+    "touch l/y | ln -s locked l",
+    "sh -c 'ln -s locked l; touch l/y'",
+    "tar xf a.tar && touch links2/y",
+    "unzip -d deep a.zip && touch deep/links/y",
+    "git clone ../other l && touch l/git/y",
+];
+
+#[tokio::test]
+async fn g10_what_is_below_a_name_that_the_line_changes_is_unknown() {
+    let bash = ["Bash"];
+    let accepting = || ground_with_links().in_mode(Mode::AcceptEdits);
+    accepting().check(&REARRANGING, "asks: ").await;
+    accepting().allow(&bash).check(&REARRANGING, "asks: ").await;
+    accepting().allow(&bash).check(&REARRANGING[..3], "asks: what `").await;
+    let contained = ground_with_links().at_level(Level::Bwrap, true);
+    contained.check(&REARRANGING, "asks: ").await;
+    let strict = ground_with_links().in_mode(Mode::DontAsk).allow(&bash);
+    strict.check(&REARRANGING, "denied: ").await;
+    // A rule could hold for what they lead to.
+    let bypassing = || ground_with_links().in_mode(Mode::BypassPermissions);
+    bypassing().check(&REARRANGING, "allowed").await;
+    for denying in [bypassing().deny(&["Edit(/locked/**)"]), bypassing().ask(&["Edit(/locked/**)"])]
+    {
+        denying.check(&REARRANGING, "asks: ").await;
+    }
+}
+
+#[tokio::test]
+async fn g10_what_a_line_makes_is_taken_along_by_its_later_parts() {
+    let lines = [
+        "mkdir -p .github && mv workflows .github/",
+        "mkdir -p .github/x && cp -r workflows .github",
+        "mkdir -p gh/workflows && cp evil gh/workflows/ci.yml && mv gh .github",
+        "mkdir gh && cp -r workflows gh/ && mv gh .github",
+        "mv workflows deep/ && mv deep .github",
+        "cp -r shapes .github",
+        "mv shapes .github",
+        "cp evil deep/config && mv deep .cargo",
+    ];
+    ground_with_links().in_mode(Mode::AcceptEdits).check(&lines, "asks: ").await;
+    ground_with_links().allow(&["Bash"]).check(&lines, "asks: ").await;
+    ground_with_links().at_level(Level::Bwrap, true).check(&lines, "asks: ").await;
+}
+
+#[tokio::test]
+async fn g10_a_denied_directory_is_filled_by_no_copy() {
+    let lines = [
+        "mv workflows locked",
+        "cp -r workflows locked/",
+        "rm -r locked && mv workflows locked",
+        "mkdir locked/new",
+        "cd locked && touch new",
+        "touch locked/new",
+        "echo x > locked/new",
+    ];
+    for mode in [Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = ground_with_links().in_mode(mode).deny(&["Edit(/locked/**)"]);
+        ground.check(&lines, "denied: the rule `Edit(/locked/**)`").await;
+        let ground = ground_with_links().in_mode(mode).ask(&["Edit(/locked/**)"]);
+        ground.check(&["touch locked/new", "mv workflows locked"], "asks: ").await;
+    }
+    let contained = ground_with_links().at_level(Level::Bwrap, true).deny(&["Edit(/locked/**)"]);
+    contained.check(&lines, "denied: ").await;
+}
+
+#[tokio::test]
+async fn g10_a_directory_that_the_line_makes_asks_in_acceptedits() {
+    let lines = ["mkdir -p x && touch x/y", "mkdir x; cp a x/", "mkdir x && cd x && touch y"];
+    ground_with_links().in_mode(Mode::AcceptEdits).check(&lines, "asks: ").await;
+    // An empty directory leads nowhere else, so rules for such commands hold.
+    let rules = ["Bash(mkdir *)", "Bash(touch *)", "Bash(cp *)", "Bash(cd *)"];
+    ground_with_links().allow(&rules).check(&lines, "allowed").await;
+    ground_with_links().at_level(Level::Bwrap, true).check(&lines, "allowed").await;
+}
+
+#[tokio::test]
+async fn lines_whose_parts_do_not_meet_are_judged_as_before() {
+    let ground = ground_with_links().in_mode(Mode::AcceptEdits);
+    let lines = [
+        "touch x && rm x",
+        "touch deep/x && cat a",
+        "mv a c && touch src/d",
+        "mv a src && touch src/d",
+        "cp -r src dst && touch src/d",
+        "rm -r src && mkdir src",
+        "mkdir x; mkdir y",
+        "cp a b && cat b",
+        "touch src/d && grep -r x src",
+        "mkdir dst && rm -rf dst",
+    ];
+    ground.check(&lines, "allowed").await;
+}
+
 #[tokio::test]
 async fn s5_critical_removals_ask_even_in_the_mode_bypasspermissions() {
     let ground = Ground::new().without_state().in_mode(Mode::BypassPermissions);
