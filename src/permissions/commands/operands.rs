@@ -10,11 +10,13 @@ use super::word::{Piece, Word};
 
 pub(crate) use self::changes::{ChangedName, ChangesBefore, NameChange};
 pub(super) use self::programs::SHOWING_GIT;
+pub(super) use self::sed_script::SedScript;
 
 mod arguments;
 mod changes;
 mod programs;
 mod scripts;
+mod sed_script;
 
 /// A file that a command names, by an operand or a redirect.
 #[derive(Clone, Debug)]

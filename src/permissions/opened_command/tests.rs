@@ -452,6 +452,42 @@ async fn g10_a_directory_that_the_line_makes_asks_in_acceptedits() {
 }
 
 #[tokio::test]
+async fn g10_sed_is_a_plain_edit_where_it_substitutes_in_named_files() {
+    let ground = ground_with_links().in_mode(Mode::AcceptEdits);
+    let plain = [
+        "sed -i s/x/y/ a",
+        "sed -i.bak 's/[]x]/y/g' a",
+        "sed -Ei 's/(x)/y/; s/a/b/' a src/b",
+        "sed -i -e s/x/y/ -e 's/[[:alpha:]]/z/' a",
+        "sed --in-place --expression=s/x/y/ -- a",
+        "sed -ni 2,3s/x/y/p a",
+    ];
+    ground.check(&plain, "allowed").await;
+    let others = [
+        "sed -is s/x/y/ .gitmodule",
+        "sed -i.yml s/x/y/ lefthook",
+        "sed -ie s/x/y/ .profil",
+        "sed --in-place=s s/x/y/ .gitmodule",
+        "sed --in-plac=s s/x/y/ .gitmodule",
+        "sed -i'*' s/x/y/ a",
+        "sed -i 's/[/]/w z/' a",
+        "sed -i 's/[]/]/w z/' a",
+        "sed -i 's/x/y/e' a",
+        "sed -i 's/x/y/w z' a",
+        "sed -i 'r a' a",
+        "sed -i -f a a",
+        "sed -if a -f a",
+        "sed -i --file=a a",
+        "sed -n --fil=a a",
+        "sed -i 1d a",
+        "sed -i -l 5 s/x/y/ a",
+        "sed --follow-symlinks -i s/x/y/ a",
+        "sed -i",
+    ];
+    ground.check(&others, "asks: ").await;
+}
+
+#[tokio::test]
 async fn lines_whose_parts_do_not_meet_are_judged_as_before() {
     let ground = ground_with_links().in_mode(Mode::AcceptEdits);
     let lines = [

@@ -40,12 +40,17 @@ const fn program(
     long: &'static [&'static str],
     operands: Operands,
 ) -> Program {
-    Program { names, options: Options { short, long }, files: &[], recursive: &[], operands }
+    let options = Options { short, attached: "", long };
+    Program { names, options, files: &[], recursive: &[], operands }
 }
 
 impl Program {
     const fn files(self, files: &'static [(&'static str, OperandAccess)]) -> Self {
         Self { files, ..self }
+    }
+
+    const fn attached(self, attached: &'static str) -> Self {
+        Self { options: Options { attached, ..self.options }, ..self }
     }
 
     const fn recursive(self, recursive: &'static [&'static str]) -> Self {
@@ -180,6 +185,7 @@ const PROGRAMS: [Program; 33] = [
         &["expression", "file", "line-length"],
         Operands::AfterFirst(Read, &["e", "f", "expression", "file"]),
     )
+    .attached("i")
     .files(&[("f", Read), ("file", Read)]),
     program(
         &["awk", "gawk", "mawk", "nawk"],

@@ -97,8 +97,11 @@ fn writing_programs() {
     check("uniq a b", &["r a", "w b"]);
     check("xxd -r a b", &["r a", "w b"]);
     check("sed -i s/a/b/ f", &["r f", "w f"]);
-    check("sed -ni.bak 1p f", &["r f", "w f"]);
-    check("sed --in-place=.bak 1p f", &["r f", "w f"]);
+    check("sed -ni.bak 1p f", &["r f", "w f", "w f.bak"]);
+    check("sed --in-place=.bak 1p f", &["r f", "w f", "w f.bak"]);
+    check("sed -is s/a/b/ .gitmodule", &["r .gitmodule", "w .gitmodule", "w .gitmodules"]);
+    check("sed -ie s/a/b/ f", &["r f", "w f", "w fe"]);
+    check("sed -i'x/*' p f", &["r f", "w f", "w unknown fx/*"]);
     check("sed 'w x' f", &["r f", "w unknown (files of the sed script)"]);
     check("sed -f s f", &["r f", "r s", "w unknown (files of the sed script)"]);
     check(
