@@ -45,6 +45,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod usual_words;
+mod values;
 mod word;
 mod wrappers;
 

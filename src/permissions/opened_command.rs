@@ -55,6 +55,8 @@ pub(super) struct CommandAnalysis {
     pub(super) risks: Vec<Risk>,
     /// A program of the line that PATH leads to below a root, where anybody may have put it.
     planted: Option<PathBuf>,
+    /// What the words of programs that are not known may name.
+    pub(super) possible_files: Vec<PathBuf>,
     pub(super) outside_sandbox: bool,
 }
 
@@ -131,21 +133,25 @@ impl CommandAnalysis {
         match parsed {
             Err(unparsed) => {
                 let risks = unparsed.risks();
-                Self { risks, ..Self::of_parts(Err(unparsed)) }
+                let removals = unparsed.critical_removals(&place);
+                Self { risks, removals, ..Self::of_parts(Err(unparsed)) }
             }
             Ok(parsed) => {
                 let (files, unknown) = files::open(&parsed.operands(&place), surroundings);
                 let risks = parsed.risks(&place, &is_sensitive);
                 let removals = removals(&parsed, &place, &files);
                 let planted = planted(&parsed, surroundings);
-                Self { files, unknown, removals, risks, planted, ..Self::of_parts(Ok(parsed)) }
+                let possible_files = parsed.possible_files(&place);
+                let of_parts = Self::of_parts(Ok(parsed));
+                Self { files, unknown, removals, risks, planted, possible_files, ..of_parts }
             }
         }
     }
 
     fn of_parts(parsed: Result<ParsedCommand, Box<UnparsedCommand>>) -> Self {
         let (files, unknown, removals, risks) = Default::default();
-        Self { parsed, files, unknown, removals, risks, planted: None, outside_sandbox: false }
+        let (planted, possible_files, outside_sandbox) = Default::default();
+        Self { parsed, files, unknown, removals, risks, planted, possible_files, outside_sandbox }
     }
 
     /// Why not every part of the line is known.

@@ -158,15 +158,20 @@ impl Collector<'_> {
         let all = self.checked_children(node)?;
         let is_loop = node.kind() == "for_statement";
         let is_case = node.kind().starts_with("case");
+        let mut variable = None;
         for child in all {
             match child.kind() {
                 "comment" => self.comment(child)?,
-                "variable_name" if is_loop => self.loop_variable(child, context)?,
+                "variable_name" if is_loop => {
+                    variable = Some(self.parts.len());
+                    self.loop_variable(child, context)?;
+                }
                 "extglob_pattern" if is_case => self.case_pattern(child)?,
                 _ if !child.is_named() => self.token(child)?,
                 _ if (is_loop || is_case) && is_literal(child) => {
                     let items = self.words(child.byte_range(), child, context, false)?;
                     self.loop_values(child, &items, context)?;
+                    self.note_values(variable, items);
                 }
                 // `$(< file)`
                 "file_redirect" if node.kind() == "command_substitution" => {
@@ -224,7 +229,8 @@ impl Collector<'_> {
             return Err(Doubt::Syntax);
         }
         let source = format!("for {name}");
-        let assignment = Assignment { name, value: None, is_loop_variable: true };
+        let assignment =
+            Assignment { name, value: None, values: Vec::new(), is_loop_variable: true };
         let assignments = vec![assignment];
         self.push(Part { source, assignments, ..Part::default() }, context)?;
         Ok(())
@@ -243,6 +249,18 @@ impl Collector<'_> {
             self.push(Part { source, is_evaluation: true, ..Part::default() }, context)?;
         }
         Ok(())
+    }
+
+    fn note_values(&mut self, variable: Option<usize>, items: Vec<Item>) {
+        let assignment =
+            variable.and_then(|index| self.parts.get_mut(index)?.assignments.first_mut());
+        let words = items.into_iter().filter_map(|item| match item {
+            Item::Word(word) => Some(word),
+            Item::Redirect(_) => None,
+        });
+        if let Some(assignment) = assignment {
+            assignment.values.extend(words);
+        }
     }
 
     fn case_pattern(&self, node: Node<'_>) -> Result<(), Doubt> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::ParsedCommand;
-use super::directories::{Directories, Place, directories, value};
+use super::directories::{Directories, Place, directories, normalized, value};
 use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word};
 
@@ -95,6 +95,38 @@ impl ParsedCommand {
         }
         operands
     }
+}
+
+impl ParsedCommand {
+    /// What the words of programs that are not known may name: files or directories, with those
+    /// that the programs run in where the line leads elsewhere.
+    pub(crate) fn possible_files(&self, place: &Place<'_>) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for (reached, directories) in self.reached.iter().zip(directories(&self.reached, place)) {
+            let is_known = reached.part.program().is_none_or(|name| programs::is_recognised(name));
+            if is_known {
+                continue;
+            }
+            let words = reached.part.words.iter().skip(1).filter_map(Word::literal);
+            let texts: Vec<&str> = words.flat_map(possible_names).collect();
+            for directory in &directories.known {
+                files.extend(texts.iter().map(|text| normalized(&directory.join(text))));
+                if directory != place.directory {
+                    files.push(directory.clone());
+                }
+            }
+        }
+        files
+    }
+}
+
+/// The texts of a word that may be a file: itself, or the value of an option.
+fn possible_names(word: &str) -> impl Iterator<Item = &str> {
+    let is_option = word.starts_with('-');
+    let value = word.split_once('=').map(|(_, value)| value);
+    let attached = word.get(2..).filter(|_| is_option && !word.starts_with("--"));
+    let itself = (!is_option).then_some(word);
+    [itself, value, attached].into_iter().flatten().filter(|text| !text.is_empty())
 }
 
 impl Operand {

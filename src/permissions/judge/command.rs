@@ -2,7 +2,7 @@
 //!
 //! The order is that of every call. A line is allowed only as a whole, and denied by any part.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{
     AllowedBy, AskedPath, DECIDES, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by,
@@ -120,7 +120,8 @@ impl Policy {
             return question;
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
-        let is_contained = self.auto_allow && level == Some(Level::Bwrap);
+        let is_contained =
+            self.auto_allow && level == Some(Level::Bwrap) && !self.may_write_denied(tool, command);
         let allowed_by = if reads {
             Some(AllowedBy::OnlyReads)
         } else if is_contained {
@@ -240,6 +241,20 @@ impl Policy {
         }
         let may_hide = placed.is_cut && self.rules.restrict_paths();
         may_hide.then(|| asks(MORE_THAN_LOOKED_AT.to_owned(), "Instead, name the files"))
+    }
+
+    /// Whether a program that is not known gets a name below which a rule denies writing. What is
+    /// not there yet no mount protects.
+    fn may_write_denied(&self, tool: &str, command: &CommandAnalysis) -> bool {
+        if !self.rules.deny_paths(tool, AccessKind::Edit) {
+            return false;
+        }
+        let denies = |path: &Path, is_directory: bool| {
+            self.denies_edit(tool, ReachedPath::met(path, is_directory, &self.roots))
+        };
+        command.possible_files.iter().any(|path| {
+            denies(path, false) || denies(path, true) || denies(&path.join("new"), false)
+        })
     }
 
     fn denies_edit(&self, tool: &str, path: ReachedPath<'_>) -> bool {

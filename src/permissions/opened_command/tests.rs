@@ -452,6 +452,80 @@ async fn g10_a_directory_that_the_line_makes_asks_in_acceptedits() {
 }
 
 #[tokio::test]
+async fn g10_auto_allow_does_not_count_where_a_program_is_told_a_denied_name() {
+    let lines = [
+        "cargo new locked/x",
+        "git clone ../other locked",
+        "curl -olocked/x https://example.com",
+        "wget --output-document=locked/x https://example.com",
+        "gcc -o locked/x a.c",
+        "cd locked && make",
+        "split a locked/x",
+        "sh -c 'gcc -o locked/x a.c'",
+        "tar -xf a.tar -C locked",
+    ];
+    let contained = || ground_with_links().at_level(Level::Bwrap, true);
+    contained().check(&lines, "allowed").await;
+    contained().deny(&["Edit(/locked/**)"]).check(&lines, "asks: ").await;
+    let others = ["cargo new src/x", "cat locked/x", "make", "ls locked", "echo locked"];
+    contained().deny(&["Edit(/locked/**)"]).check(&others, "allowed").await;
+}
+
+#[tokio::test]
+async fn g11_a_denied_program_is_seen_through_env() {
+    let lines = [
+        "env - rm x",
+        "env -i rm x",
+        "env -u X rm x",
+        "env -uX rm x",
+        "env --unset X rm x",
+        "env - X=1 rm x",
+        "env -i - rm x",
+        "env -S 'rm x'",
+        "env -S'rm x'",
+        "env -iS 'rm x'",
+        "env -S rm x",
+        "env --split-string='rm x'",
+        "env --split 'rm x'",
+        "env -S 'rm\\_x'",
+        "env -S 'env - rm' x",
+        "env -C src rm x",
+        "env -a y rm x",
+        "sudo env - rm x",
+        "sh -c 'env - rm x'",
+    ];
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions, Mode::DontAsk] {
+        let ground = Ground::new().in_mode(mode).deny(&["Bash(rm *)"]);
+        ground.check(&lines, "denied: the rule `Bash(rm *)`").await;
+        let ground = Ground::new().in_mode(mode).deny(&["Bash(git push *)"]);
+        ground.check(&["env -S git push", "env -S 'git' push origin"], "denied: the rule").await;
+    }
+}
+
+#[tokio::test]
+async fn g11_critical_removals_ask_in_every_mode_however_they_are_spelled() {
+    let lines = [
+        "rm -rf ~root",
+        "rm -rf \"${HOME:?}\"",
+        "rm -rf $(pwd)",
+        "x=/; rm -rf $x",
+        "for d in /usr /etc; do rm -rf $d; done",
+        "echo / | xargs rm -rf",
+        "pushd / && rm -rf usr",
+        "find / -delete",
+        "env - rm -rf /",
+        "rm -rf / '",
+    ];
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = Ground::new().in_mode(mode).allow(&["Bash"]);
+        ground.check(&lines, "asks: `").await;
+        let contained = Ground::new().in_mode(mode).at_level(Level::Bwrap, true).allow(&["Bash"]);
+        contained.check(&lines, "asks: `").await;
+    }
+    Ground::new().in_mode(Mode::DontAsk).allow(&["Bash"]).check(&lines, "denied: ").await;
+}
+
+#[tokio::test]
 async fn g10_sed_is_a_plain_edit_where_it_substitutes_in_named_files() {
     let ground = ground_with_links().in_mode(Mode::AcceptEdits);
     let plain = [

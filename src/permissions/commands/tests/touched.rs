@@ -152,7 +152,10 @@ fn a_change_of_directory_moves_what_follows() {
     check("cd $x && cat b", &["r unknown/b"]);
     check("cd - && cat b", &["r unknown/b"]);
     check("cd $x; cat b", &["r b", "r unknown/b"]);
-    check("pushd a; cat b", &["r b", "r unknown/b"]);
+    check("pushd a; cat b", &["r b", "r a/b"]);
+    check("pushd; cat b", &["r b", "r unknown/b"]);
+    check("pushd +1 && cat b", &["r unknown/b"]);
+    check("popd && cat b", &["r unknown/b"]);
     check("cd a && cd b && cat c", &["r a/b/c"]);
     check("cd a/.. && cat b", &["r b", "r a/../b"]);
     check("cd a && echo x > b", &["w a/b"]);
@@ -163,7 +166,8 @@ fn a_change_of_directory_moves_what_follows() {
     check("eval 'cd x' && cat b", &["r b", "r x/b"]);
     check("cd a | cat b", &["r b", "r a/b"]);
     check("command cd a && cat b", &["r a/b"]);
-    check("cd -P a && cat b", &["r unknown/b"]);
+    check("cd -P a && cat b", &["r a/b"]);
+    check("cd -P -e -- a && cat b", &["r a/b"]);
 }
 
 #[test]
