@@ -24,6 +24,7 @@ mod ansi_c;
 mod collect;
 mod directories;
 mod doubt;
+mod evaluating;
 mod expansions;
 mod fragments;
 mod globs;

@@ -167,9 +167,15 @@ impl CommandAnalysis {
         }
     }
 
+    /// The program of the workspace that PATH leads to. A rule means one of the machine.
+    pub(super) fn planted(&self) -> Option<&Path> {
+        self.planted.as_deref()
+    }
+
     /// Whether allow rules together cover every part.
     pub(super) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
-        self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
+        self.planted.is_none()
+            && self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
     }
 
     /// Whether a program's name is known only when the command runs.
@@ -270,7 +276,8 @@ fn planted(parsed: &ParsedCommand, surroundings: Surroundings<'_>) -> Option<Pat
         };
         !program.is_absolute() || is_below(program) || is_below(&real)
     };
-    parsed.programs().filter_map(found).find(is_planted)
+    let names = parsed.programs_for_rules();
+    parsed.programs().chain(names.iter().map(String::as_str)).filter_map(found).find(is_planted)
 }
 
 fn is_program(path: &Path) -> bool {

@@ -270,6 +270,10 @@ impl Policy {
         if allows_once || self.rules.allow_all_calls(tool, AccessKind::Command) {
             return PolicyVerdict::Allow(AllowedBy::Rules);
         }
+        if let Some(program) = command.planted() {
+            let why = format!("PATH leads to {}, which commands can write", program.display());
+            return asks(why, "Instead, name the program by its path");
+        }
         if !self.rules.allows(self.ruled_command(tool, command)) {
             let remedy = match command.exact_rules(tool) {
                 Some(rules) => format!("with {}", allow_list(&rules)),
