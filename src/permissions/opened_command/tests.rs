@@ -682,8 +682,29 @@ async fn s4_files_that_git_shows_are_judged_like_those_of_cat() {
         "git --no-pager diff --cached -- .env",
         "git diff $OUT/x a",
         "git log -p link",
+        "git show :0:.env",
+        "git show :.env",
+        "git show HEAD:./.env",
+        "git show $x:.env",
+        "git show 'stash@{0}:.env'",
+        "git diff -- ':(icase).ENV'",
+        "git diff -- ':(top,icase).ENV'",
+        "git diff -- ':/.env'",
+        "git diff -- ':!.env'",
+        "git grep x -- '*.env'",
+        "git grep x -- ':(glob)**/.env'",
+        "git log -L1,5:.env",
+        "git log -L:x:.env",
+        "git blame .env",
+        "git blame --contents=.env a",
+        "git cat-file -p HEAD:.env",
+        "git archive HEAD .env",
+        "git diff-tree -p HEAD -- .env",
     ];
     ground.check(&secrets, "asks: ").await;
+    let contained = Ground::new().at_level(Level::Bwrap, true);
+    contained.check(&secrets, "asks: ").await;
+    contained.check(&["git show HEAD:.env.example", "git diff -- ':(icase)A'"], "allowed").await;
     let denying = Ground::new().at_level(Level::Bwrap, false).deny(&["Read(private/**)"]);
     denying.check(&["git show HEAD:private/p", "git diff a private/p"], "denied: ").await;
     denying.check(&["git log -p", "git show HEAD", "git diff"], "asks: ").await;

@@ -71,9 +71,9 @@ impl ChangesBefore {
 /// What a program makes of a file that it names. `sources` are the files that it reads.
 pub(super) fn change_of(words: &[Word], operand: &Operand, sources: &[Operand]) -> NameChange {
     let is_exact = || has_option(words, 'T', "--no-target-directory");
-    let target = || match operand.is_possible || is_exact() {
-        true => NameChange::Anything,
-        false => NameChange::Target,
+    let target = || {
+        let is_exact = operand.is_possible || is_exact();
+        if is_exact { NameChange::Anything } else { NameChange::Target }
     };
     match operand.by.as_str() {
         "mkdir" => NameChange::Directory,

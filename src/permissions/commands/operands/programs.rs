@@ -1,6 +1,6 @@
 //! Lists the recognised programs, and which of their words are files.
 
-use super::super::word::Word;
+use super::super::word::{Piece, Word};
 use super::Named;
 use super::OperandAccess::{self, Read, Write};
 use super::arguments::{Arguments, Options};
@@ -63,8 +63,22 @@ const ALWAYS: &[&str] = &[""];
 const GREP_PATTERN: &[&str] = &["e", "f", "regexp", "file", "files"];
 
 /// The commands of git that show the contents of files.
-pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 6] =
-    ["diff", "show", "log", "blame", "cat-file", "grep"];
+pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 14] = [
+    "annotate",
+    "archive",
+    "blame",
+    "cat-file",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "difftool",
+    "format-patch",
+    "grep",
+    "log",
+    "show",
+    "whatchanged",
+];
 
 const PROGRAMS: [Program; 33] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
@@ -300,16 +314,46 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
 }
 
 /// git shows any file that its operands name, one outside of the repository too. A revision looks
-/// the same: no file has its name. `HEAD:a/b` is the file `a/b`.
+/// the same: no file has its name.
 fn shown_by_git(words: &[Word]) -> Vec<Named> {
     let Some(command) = words.iter().position(|word| SHOWING_GIT.iter().any(|it| word.is(it)))
     else {
         return Vec::new();
     };
-    let operands = words[command + 1..].iter().filter_map(Word::literal);
-    let paths = operands.filter(|operand| !operand.starts_with('-'));
-    let paths = paths.map(|operand| operand.split_once(':').map_or(operand, |(_, path)| path));
-    paths.filter(|path| !path.is_empty()).map(|it| Named::new(Word::plain(it), Read)).collect()
+    let mut named = Vec::new();
+    for word in &words[command + 1..] {
+        let text = word.unquoted.as_str();
+        let value = text.strip_prefix("-L").or_else(|| text.strip_prefix("--contents="));
+        if let Some(value) = value {
+            // `-L1,5:a`, `-L:function:a`
+            named.extend(value.rsplit_once(':').map_or(Some(value), |(_, path)| Some(path)));
+        } else if !text.starts_with('-') && word.literal().is_some() {
+            named.extend(git_paths(text));
+        } else if let Some(path) = last_path(word) {
+            named.push(path);
+        }
+    }
+    named.retain(|path| !path.is_empty());
+    named.into_iter().map(|path| Named::new(Word::plain(path), Read)).collect()
+}
+
+/// What a word of git may name: `HEAD:a/b` and `:0:a/b` the file `a/b`, `:(icase)A` and `:!a` the
+/// files that fit.
+fn git_paths(text: &str) -> Vec<&str> {
+    let magic = text.strip_prefix(':').map(|rest| match rest.strip_prefix('(') {
+        Some(words) => words.split_once(')').map_or(words, |(_, path)| path),
+        None => rest.trim_start_matches(['/', '!', '^', ':']),
+    });
+    let after_colons = text.match_indices(':').map(|(at, _)| &text[at + 1..]);
+    // A colon may be a part of the name, too.
+    let whole = (!text.starts_with(':')).then_some(text).filter(|text| !text.contains(':'));
+    whole.into_iter().chain(magic).chain(after_colons).collect()
+}
+
+/// The path behind a revision that is not known: `$revision:a/b`.
+fn last_path(word: &Word) -> Option<&str> {
+    let Some(Piece::Text(text)) = word.pieces.last() else { return None };
+    text.split_once(':').map(|(_, path)| path)
 }
 
 impl Program {
