@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub(super) use self::directories::{Place, normalized};
 pub(crate) use self::doubt::Doubt;
 pub(super) use self::globs::may_mean;
-pub(crate) use self::operands::{Operand, OperandAccess, OperandPath};
+pub(crate) use self::operands::{ChangesBefore, NameChange, Operand, OperandAccess, OperandPath};
 pub(crate) use self::pattern::BashPattern;
 pub(crate) use self::readers::Reading;
 pub(crate) use self::removals::CriticalRemoval;
@@ -27,6 +27,7 @@ mod collect;
 mod directories;
 mod discards;
 mod doubt;
+mod evaluating;
 mod expansions;
 mod fragments;
 mod globs;
@@ -49,6 +50,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 mod usual_words;
+mod values;
 mod word;
 mod wrappers;
 
@@ -67,6 +69,8 @@ pub(crate) struct ParsedCommand {
     is_plain: bool,
     /// Why it is more than commands that only read, whatever its parts are.
     beyond_reading: Option<&'static str>,
+    /// The parts run one after the other, each once.
+    is_ordered: bool,
     /// What deny and ask rules are compared with.
     texts: Vec<String>,
 }
@@ -112,11 +116,12 @@ const MAX_SCRIPT_STEPS: usize = 2_000;
 impl ParsedCommand {
     fn new(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Result<Self, Doubt> {
         let tree = syntax::parse_tree(line, may_go_on)?;
-        let collect::Collected { parts, is_plain, beyond_reading } = collect::collect(&tree, line)?;
+        let collect::Collected { parts, is_plain, beyond_reading, is_ordered } =
+            collect::collect(&tree, line)?;
         let reached = reach::reached(&parts)?;
         let texts = matching::texts(line, reached.iter().map(|reached| &reached.part));
         let line = line.to_owned();
-        Ok(Self { line, parts, reached, is_plain, beyond_reading, texts })
+        Ok(Self { line, parts, reached, is_plain, beyond_reading, is_ordered, texts })
     }
 
     /// Whether a program's name is known only when the command runs, so that no deny rule can

@@ -26,6 +26,9 @@ mod command;
 const ACCOUNTS: [&str; 5] =
     ["/etc/passwd", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d"];
 
+/// What files on the list of protected ones do.
+const DECIDES: &str = "decides what other programs run";
+
 /// How the refusal of a call in the mode plan ends, unless somebody plans.
 pub(super) const OTHER_MODE: &str =
     "another mode is chosen with `--permission-mode` or in the request";
@@ -301,7 +304,7 @@ impl Policy {
             let is_named = !path.is_outside || self.rules.allows_outside(call);
             (!is_named).then(|| outside(word, path))
         };
-        let protected = || asks(&PROTECTED, "decides what other programs run");
+        let protected = || asks(&PROTECTED, DECIDES);
         secret().or_else(|| protected().filter(|_| is_written)).or_else(outside)
     }
 

@@ -19,6 +19,7 @@ pub(super) use self::exposed::Exposed;
 pub(super) use self::files::{CommandFile, OwnState, UnknownFile};
 
 mod below;
+mod changed;
 mod expand;
 mod exposed;
 mod files;
@@ -62,6 +63,8 @@ pub(super) struct CommandAnalysis {
     reading: Reading,
     /// What a reader could show where the sandbox has no masks.
     pub(super) exposed: Option<Exposed>,
+    /// What the words of programs that are not known may name.
+    pub(super) possible_files: Vec<PathBuf>,
     pub(super) outside_sandbox: bool,
 }
 
@@ -155,7 +158,8 @@ impl CommandAnalysis {
         match parsed {
             Err(unparsed) => {
                 let risks = unparsed.risks();
-                Self { risks, ..Self::of_parts(Err(unparsed)) }
+                let removals = unparsed.critical_removals(&place);
+                Self { risks, removals, ..Self::of_parts(Err(unparsed)) }
             }
             Ok(parsed) => {
                 let (files, unknown) = files::open(&parsed.operands(&place), surroundings);
@@ -163,8 +167,18 @@ impl CommandAnalysis {
                 let removals = removals(&parsed, &place, &files);
                 let planted = planted(&parsed, surroundings);
                 let reading = reading(&parsed, planted.as_deref(), &files, &unknown);
-                let plain = Self::of_parts(Ok(parsed));
-                Self { files, unknown, removals, risks, planted, reading, ..plain }
+                let possible_files = parsed.possible_files(&place);
+                let of_parts = Self::of_parts(Ok(parsed));
+                Self {
+                    files,
+                    unknown,
+                    removals,
+                    risks,
+                    planted,
+                    reading,
+                    possible_files,
+                    ..of_parts
+                }
             }
         }
     }
@@ -175,16 +189,18 @@ impl CommandAnalysis {
             Ok(parsed) => parsed.reading(),
             Err(unparsed) => Reading::unknown("", &unparsed.doubt.to_string()),
         };
+        let (planted, exposed, possible_files, outside_sandbox) = Default::default();
         Self {
             parsed,
             files,
             unknown,
             removals,
             risks,
-            planted: None,
+            planted,
             reading,
-            exposed: None,
-            outside_sandbox: false,
+            exposed,
+            possible_files,
+            outside_sandbox,
         }
     }
 
@@ -201,9 +217,15 @@ impl CommandAnalysis {
         }
     }
 
+    /// The program of the workspace that PATH leads to. A rule means one of the machine.
+    pub(super) fn planted(&self) -> Option<&Path> {
+        self.planted.as_deref()
+    }
+
     /// Whether allow rules together cover every part.
     pub(super) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
-        self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
+        self.planted.is_none()
+            && self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
     }
 
     /// Whether a program's name is known only when the command runs.
@@ -335,7 +357,8 @@ fn planted(parsed: &ParsedCommand, surroundings: Surroundings<'_>) -> Option<Pat
         };
         !program.is_absolute() || is_below(program) || is_below(&real)
     };
-    parsed.programs().filter_map(found).find(is_planted)
+    let names = parsed.programs_for_rules();
+    parsed.programs().chain(names.iter().map(String::as_str)).filter_map(found).find(is_planted)
 }
 
 fn is_program(path: &Path) -> bool {

@@ -15,13 +15,14 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::protected_names;
 
-/// Patterns of one list. Each is a path of names, of which the last may hold one `*`. A pattern
+/// Patterns of one list. Each is a path of names, of which the last may hold a `*`, or two at both
+/// ends. A pattern
 /// may stand anywhere in a path, and covers what lies below it as well.
 #[derive(Debug)]
 pub(crate) struct PathList {
     patterns: &'static [&'static str],
-    /// Names that are covered by no pattern.
-    except: &'static [&'static str],
+    /// Says of a name that no pattern covers it.
+    is_except: fn(&str) -> bool,
     index: OnceLock<Index>,
 }
 
@@ -31,6 +32,8 @@ struct Index {
     exact: HashMap<&'static str, Vec<&'static str>>,
     /// Those with a `*`: what stands before and behind it, and the pattern.
     wild: Vec<(&'static str, &'static str, &'static str)>,
+    /// Those with a `*` at both ends: what stands between them, and the pattern.
+    inner: Vec<(&'static str, &'static str)>,
 }
 
 /// Reading and writing these asks: they hold secrets.
@@ -67,6 +70,26 @@ pub(crate) static SENSITIVE: PathList = PathList::new(
         "database.yml",
         "database.json",
         "db/seeds",
+        "*.env",
+        ".env-*",
+        ".env_*",
+        ".envrc",
+        ".dev.vars",
+        "secret.*",
+        ".secrets*",
+        "service-account*.json",
+        "client_secret*.json",
+        "*.tfvars",
+        "*.tfstate*",
+        "*.jks",
+        "*.keystore",
+        "*.p8",
+        "*.ppk",
+        "id_dsa*",
+        ".htpasswd",
+        "auth.json",
+        "kubeconfig",
+        ".local/share/uv/credentials",
         "*.keytab",
         "*.kdbx",
         ".credentials.json",
@@ -91,15 +114,26 @@ pub(crate) static SENSITIVE: PathList = PathList::new(
         "etc/kubernetes",
         "var/backups",
     ],
-    &[".env.example", ".env.sample", ".env.template", ".env.dist"],
+    is_template,
 );
 
+/// Whether the name is that of a template, which holds no secrets: `.env.example`,
+/// `staging.sample.env`.
+fn is_template(name: &str) -> bool {
+    const WORDS: [&str; 4] = ["dist", "example", "sample", "template"];
+    if let Some(word) = name.strip_prefix(".env.") {
+        return WORDS.contains(&word);
+    }
+    let words = name.strip_suffix(".env").map(|stem| stem.split(|c: char| !c.is_alphanumeric()));
+    words.is_some_and(|mut words| words.any(|word| WORDS.contains(&word)))
+}
+
 /// Writing these asks: they decide what git, shells, editors, package managers and CI run.
-pub(crate) static PROTECTED: PathList = PathList::new(&protected_names::PATTERNS, &[]);
+pub(crate) static PROTECTED: PathList = PathList::new(&protected_names::PATTERNS, |_| false);
 
 impl PathList {
-    const fn new(patterns: &'static [&'static str], except: &'static [&'static str]) -> Self {
-        Self { patterns, except, index: OnceLock::new() }
+    const fn new(patterns: &'static [&'static str], is_except: fn(&str) -> bool) -> Self {
+        Self { patterns, is_except, index: OnceLock::new() }
     }
 
     #[cfg(test)]
@@ -135,7 +169,9 @@ impl PathList {
             let length = start.len() + end.len();
             length <= name.len() && name.starts_with(start) && name.ends_with(end)
         });
+        let inner = index.inner.iter().filter(|(text, _)| name.contains(text));
         let fitting = exact.chain(wild.map(|(_, _, pattern)| *pattern));
+        let fitting = fitting.chain(inner.map(|(_, pattern)| *pattern));
         let found = fitting.filter(|pattern| counts(pattern)).find(|pattern| {
             let mut above = above.iter().rev();
             pattern
@@ -143,7 +179,7 @@ impl PathList {
                 .skip(1)
                 .all(|wanted| above.next().is_some_and(|name| name == wanted))
         });
-        found.filter(|_| !self.except.contains(&name))
+        found.filter(|_| !(self.is_except)(name))
     }
 }
 
@@ -152,6 +188,11 @@ impl Index {
         let mut index = Self::default();
         for pattern in patterns.iter().copied() {
             let last = pattern.rsplit_once('/').map_or(pattern, |(_, last)| last);
+            let inner = last.strip_prefix('*').and_then(|rest| rest.strip_suffix('*'));
+            if let Some(text) = inner.filter(|text| !text.is_empty()) {
+                index.inner.push((text, pattern));
+                continue;
+            }
             match last.split_once('*') {
                 Some((start, end)) => index.wild.push((start, end, pattern)),
                 None => index.exact.entry(last).or_default().push(pattern),
@@ -250,6 +291,33 @@ mod tests {
                 "etc/NetworkManager/system-connections/x",
                 "home/u/.bash_history",
                 "x/krb5.keytab",
+                "prod.env",
+                "app/staging.env",
+                ".env-prod",
+                ".env_local",
+                ".envrc",
+                ".dev.vars",
+                "secret.yaml",
+                ".secrets",
+                ".secrets.baseline",
+                "service-account.json",
+                "service-account-prod.json",
+                "client_secret_1.apps.json",
+                "terraform.tfvars",
+                "infra/prod.tfvars",
+                "terraform.tfstate",
+                "terraform.tfstate.backup",
+                "release.jks",
+                "debug.keystore",
+                "AuthKey_1.p8",
+                "putty.ppk",
+                "id_dsa",
+                ".htpasswd",
+                "auth.json",
+                "kubeconfig",
+                "home/.local/share/uv/credentials/x",
+                ".env.example.local",
+                ".env-example",
             ],
             &[
                 ".env.example",
@@ -269,6 +337,28 @@ mod tests {
                 "src/shadow.rs",
                 "shadow",
                 "_history",
+                ".env.sample",
+                ".env.dist",
+                "example.env",
+                "staging.sample.env",
+                "env.template.env",
+                "dist.env",
+                "examples/docker.example.env",
+                "src/environment.ts",
+                "env.rs",
+                "secret",
+                "secrets_test.rs",
+                "service_account.json",
+                "service-account.md",
+                "client-secret.rs",
+                "variables.tf",
+                "main.tf",
+                "keystore.rs",
+                "auth.ts",
+                "src/auth.json.ts",
+                "kubeconfig.md",
+                ".local/share/uv/tools/x",
+                "x.p80",
                 "",
             ],
         );

@@ -1,9 +1,10 @@
 //! Brings a picture into a form that models take: one frame, upright, and not too large.
 
 mod gif;
+mod limits;
 mod png;
 
-use std::io::Cursor;
+use std::io;
 
 use bytes::Bytes;
 use image::codecs::gif::GifDecoder;
@@ -17,6 +18,9 @@ use image::{
     Limits, Rgb, Rgba, RgbaImage,
 };
 
+pub(crate) use self::limits::DecodingTime;
+
+use self::limits::{HeldMemory, MAX_SECONDS, TimedFile};
 use super::tool::{Picture, PictureFormat};
 
 /// The longest side of a picture that is sent. Providers shrink larger ones by themselves, or
@@ -72,6 +76,12 @@ pub(crate) enum PictureError {
     TooLarge(u32, u32),
     #[error("decoding it takes more than {MAX_DECODED_MIB} MiB of memory")]
     TooMuchMemory,
+    #[error("decoding the pictures of one call takes at most {MAX_SECONDS} seconds")]
+    TooSlow,
+    #[error(
+        "other pictures take the memory for decoding, {MAX_DECODED_MIB} MiB in all; try again later"
+    )]
+    Busy,
     #[error("it has no pixels")]
     Empty,
     #[error("it is cut short or damaged ({0})")]
@@ -116,10 +126,14 @@ impl PictureFormat {
 }
 
 /// Decodes the file, so that a damaged one never goes upstream. It is sent as it is if it fits
-/// and needs no turning. Computes for up to some seconds.
-pub(crate) fn prepare(file: Bytes, format: PictureFormat) -> Result<Prepared, PictureError> {
+/// and needs no turning. Computes for up to some seconds, and waits for memory.
+pub(crate) fn prepare(
+    file: Bytes,
+    format: PictureFormat,
+    time: DecodingTime,
+) -> Result<Prepared, PictureError> {
     let file = if format == PictureFormat::Png { png::without_bombs(file) } else { file };
-    let Decoded { image, orientation, is_still } = decode(&file, format)?;
+    let Decoded { image, orientation, is_still, memory } = decode(&file, format, time)?;
     let original = image.dimensions();
     let fits = file.len() <= MAX_BYTES && original.0.max(original.1) <= MAX_SIDE;
     if fits && is_still && orientation == Orientation::NoTransforms {
@@ -131,6 +145,7 @@ pub(crate) fn prepare(file: Bytes, format: PictureFormat) -> Result<Prepared, Pi
     let mut small = shrunk(image, MAX_SIDE);
     small.apply_orientation(orientation);
     let (format, bytes, (width, height)) = encode(small).map_err(damaged)?;
+    drop(memory);
     Ok(Prepared { format, bytes: bytes.into(), width, height, original })
 }
 
@@ -139,14 +154,17 @@ struct Decoded {
     orientation: Orientation,
     /// Whether it has one frame alone.
     is_still: bool,
+    /// What decoding and scaling it takes.
+    memory: HeldMemory<'static>,
 }
 
-fn decode(file: &[u8], format: PictureFormat) -> Result<Decoded, PictureError> {
+fn decode(file: &[u8], format: PictureFormat, time: DecodingTime) -> Result<Decoded, PictureError> {
+    time.check(0)?;
     if format == PictureFormat::Jpeg && !has_end(file) {
         // The decoder would fill up the rest with grey.
         return Err(PictureError::Damaged("the end of the JPEG data is missing".to_owned()));
     }
-    let (mut decoder, is_still) = decoder(file, format).map_err(damaged)?;
+    let (mut decoder, is_still) = decoder(file, format, time).map_err(damaged)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(PictureError::Empty);
@@ -154,17 +172,24 @@ fn decode(file: &[u8], format: PictureFormat) -> Result<Decoded, PictureError> {
     if u64::from(width) * u64::from(height) > MEGAPIXELS * 1_000_000 {
         return Err(PictureError::TooLarge(width, height));
     }
+    let memory = limits::hold(limits::estimate(&*decoder, file, format), time)?;
+    // After waiting for memory there may be less time.
+    time.check(u64::from(width) * u64::from(height))?;
     let mut limits = limits();
     limits.reserve(decoder.total_bytes()).map_err(damaged)?;
     decoder.set_limits(limits).map_err(damaged)?;
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let image = DynamicImage::from_decoder(decoder).map_err(damaged)?;
-    Ok(Decoded { image, orientation, is_still })
+    Ok(Decoded { image, orientation, is_still, memory })
 }
 
 /// Reads the head of the file.
-fn decoder(file: &[u8], format: PictureFormat) -> ImageResult<(Box<dyn ImageDecoder + '_>, bool)> {
-    let reader = Cursor::new(file);
+fn decoder(
+    file: &[u8],
+    format: PictureFormat,
+    time: DecodingTime,
+) -> ImageResult<(Box<dyn ImageDecoder + '_>, bool)> {
+    let reader = TimedFile::new(file, time);
     Ok(match format {
         PictureFormat::Png => {
             let decoder = PngDecoder::with_limits(reader, limits())?;
@@ -190,6 +215,9 @@ fn limits() -> Limits {
 fn damaged(error: ImageError) -> PictureError {
     match error {
         ImageError::Limits(_) => PictureError::TooMuchMemory,
+        ImageError::IoError(error) if error.kind() == io::ErrorKind::TimedOut => {
+            PictureError::TooSlow
+        }
         error => PictureError::Damaged(error.to_string()),
     }
 }
@@ -207,7 +235,10 @@ fn shrunk(image: DynamicImage, side: u32) -> DynamicImage {
     }
     // A quick step first: the slow one takes 16 bytes of memory for each pixel.
     let image = if image.width().max(image.height()) > 2 * side {
-        image.thumbnail(2 * side, 2 * side)
+        let thumbnail = image.thumbnail(2 * side, 2 * side);
+        // Both of them and the slow step together would take too much memory.
+        drop(image);
+        thumbnail
     } else {
         image
     };

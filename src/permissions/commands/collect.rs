@@ -6,7 +6,7 @@ use super::Doubt;
 use super::hidden::check_hidden;
 use super::lexer::Item;
 use super::part::{Assignment, Part};
-use super::syntax::children;
+use super::syntax::{children, outermost};
 use super::word::{Word, is_name};
 
 use self::simple::holds_subscript;
@@ -43,7 +43,20 @@ pub(super) struct Collected {
     pub(super) is_plain: bool,
     /// Why it is more than commands that only read, whatever its parts are.
     pub(super) beyond_reading: Option<&'static str>,
+    /// The parts run one after the other, each once.
+    pub(super) is_ordered: bool,
 }
+
+/// The kinds of nodes whose parts run at once, again or later.
+const UNORDERED_KINDS: [&str; 7] = [
+    "pipeline",
+    "&",
+    "process_substitution",
+    "for_statement",
+    "c_style_for_statement",
+    "while_statement",
+    "function_definition",
+];
 
 pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
     let root = tree.root_node();
@@ -53,8 +66,12 @@ pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
     collector.check_gap(0, root.start_byte())?;
     collector.check_gap(root.end_byte(), line.len())?;
     collector.visit(root, Context::default(), &[])?;
-    let beyond_reading = beyond_reading(root);
-    Ok(Collected { parts: collector.parts, is_plain: is_plain(root), beyond_reading })
+    Ok(Collected {
+        parts: collector.parts,
+        is_plain: is_plain(root),
+        beyond_reading: beyond_reading(root),
+        is_ordered: outermost(root, &UNORDERED_KINDS).is_empty(),
+    })
 }
 
 /// The first thing in the tree that no list of programs can answer for.
@@ -156,15 +173,20 @@ impl Collector<'_> {
         let all = self.checked_children(node)?;
         let is_loop = node.kind() == "for_statement";
         let is_case = node.kind().starts_with("case");
+        let mut variable = None;
         for child in all {
             match child.kind() {
                 "comment" => self.comment(child)?,
-                "variable_name" if is_loop => self.loop_variable(child, context)?,
+                "variable_name" if is_loop => {
+                    variable = Some(self.parts.len());
+                    self.loop_variable(child, context)?;
+                }
                 "extglob_pattern" if is_case => self.case_pattern(child)?,
                 _ if !child.is_named() => self.token(child)?,
                 _ if (is_loop || is_case) && is_literal(child) => {
                     let items = self.words(child.byte_range(), child, context, false)?;
                     self.loop_values(child, &items, context)?;
+                    self.note_values(variable, items);
                 }
                 // `$(< file)`
                 "file_redirect" if node.kind() == "command_substitution" => {
@@ -222,7 +244,8 @@ impl Collector<'_> {
             return Err(Doubt::Syntax);
         }
         let source = format!("for {name}");
-        let assignment = Assignment { name, value: None, is_loop_variable: true };
+        let assignment =
+            Assignment { name, value: None, values: Vec::new(), is_loop_variable: true };
         let assignments = vec![assignment];
         self.push(Part { source, assignments, ..Part::default() }, context)?;
         Ok(())
@@ -241,6 +264,18 @@ impl Collector<'_> {
             self.push(Part { source, is_evaluation: true, ..Part::default() }, context)?;
         }
         Ok(())
+    }
+
+    fn note_values(&mut self, variable: Option<usize>, items: Vec<Item>) {
+        let assignment =
+            variable.and_then(|index| self.parts.get_mut(index)?.assignments.first_mut());
+        let words = items.into_iter().filter_map(|item| match item {
+            Item::Word(word) => Some(word),
+            Item::Redirect(_) => None,
+        });
+        if let Some(assignment) = assignment {
+            assignment.values.extend(words);
+        }
     }
 
     fn case_pattern(&self, node: Node<'_>) -> Result<(), Doubt> {

@@ -107,19 +107,24 @@ impl Walk {
 
 fn changed(part: &Part, base: &Directories, place: &Place<'_>) -> Directories {
     let unknown = Directories { known: Vec::new(), or_unknown: true };
-    if part.program() != Some("cd") {
+    let is_push = part.program() == Some("pushd");
+    if part.program() != Some("cd") && !is_push {
         return unknown;
     }
-    let mut arguments = part.words[1..].iter().skip_while(|word| word.is("-L") || word.is("--"));
+    let is_option = |word: &&Word| ["-L", "-P", "-e", "-@", "--"].iter().any(|it| word.is(it));
+    let mut arguments = part.words[1..].iter().skip_while(|word| !is_push && is_option(word));
     let (first, second) = (arguments.next(), arguments.next());
     if second.is_some() {
         return unknown;
     }
     let Some(word) = first else {
-        return Directories { known: vec![place.home.to_owned()], or_unknown: false };
+        // `pushd` alone exchanges two directories.
+        let known = if is_push { Vec::new() } else { vec![place.home.to_owned()] };
+        return Directories { known, or_unknown: is_push };
     };
     match value(word, place, base) {
-        Some(target) if !target.starts_with('-') => entered(base, Path::new(&target)),
+        // `pushd +1` turns the stack.
+        Some(target) if !target.starts_with(['-', '+']) => entered(base, Path::new(&target)),
         _ => unknown,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::evaluating::exceeds;
 use super::part::{Assignment, Part, Redirect, RedirectKind, joined};
 use super::pattern::BashPattern;
 use super::reach;
@@ -68,6 +69,20 @@ impl ParsedCommand {
         parts.filter(has_uncertain).any(|part| pattern.may_match(&part.words))
     }
 
+    /// The names of the programs that rules are compared with, those behind wrappers too.
+    pub(crate) fn programs_for_rules(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for part in &self.parts {
+            let mut words = Some(part.words.clone());
+            while let Some(inner) = words {
+                names.extend(inner.first().and_then(Word::literal).map(str::to_owned));
+                words = unwrapped(&inner);
+            }
+        }
+        names.retain(|name| !name.is_empty() && !name.contains('/'));
+        names
+    }
+
     /// The patterns that allow exactly this line, one for each part, at most five; `None` if no
     /// pattern can allow it.
     pub(crate) fn exact_patterns(&self) -> Option<Vec<String>> {
@@ -110,7 +125,9 @@ impl Part {
             let texts = [joined(words, |word| &word.raw), joined(words, |word| &word.unquoted)];
             let is_known = !words[0].is_uncertain_name();
             is_known
-                && patterns.iter().any(|pattern| texts.iter().any(|text| pattern.matches(text)))
+                && patterns.iter().any(|pattern| {
+                    texts.iter().any(|text| pattern.matches(text)) && !exceeds(words, pattern)
+                })
         };
         let mut words = self.words.clone();
         loop {

@@ -1,20 +1,25 @@
 //! Lists the files that a command line names, as far as its programs are known.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::ParsedCommand;
-use super::directories::{Directories, Place, directories, value};
+use super::directories::{Directories, Place, directories, normalized, value};
 use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word};
 
+pub(crate) use self::changes::{ChangedName, ChangesBefore, NameChange};
 pub(super) use self::programs::SHOWING_GIT;
+pub(super) use self::sed_script::SedScript;
 
 mod arguments;
+mod changes;
 mod programs;
 mod scripts;
+mod sed_script;
 
 /// A file that a command names, by an operand or a redirect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Operand {
     pub(crate) path: OperandPath,
     pub(crate) access: OperandAccess,
@@ -24,6 +29,8 @@ pub(crate) struct Operand {
     pub(crate) is_possible: bool,
     /// The program, or the redirect's operator.
     pub(crate) by: String,
+    /// What other parts of the line change before.
+    pub(crate) before: ChangesBefore,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,11 +71,24 @@ impl ParsedCommand {
     /// The files that the line names, those of the commands within wrappers too. A relative path
     /// is there once for each directory that it may mean.
     pub(crate) fn operands(&self, place: &Place<'_>) -> Vec<Operand> {
-        let mut operands = Vec::new();
-        for (reached, directories) in self.reached.iter().zip(directories(&self.reached, place)) {
-            let finder = Finder { place, directories: &directories };
-            for operand in finder.of_part(&reached.part) {
-                if !operands.contains(&operand) {
+        let directories = directories(&self.reached, place);
+        let finders = directories.iter().map(|directories| Finder { place, directories });
+        let mut changed = Vec::new();
+        let mut of_parts = Vec::new();
+        for (index, (reached, finder)) in self.reached.iter().zip(finders).enumerate() {
+            let operands = finder.of_part(&reached.part);
+            changed.extend(finder.changed_names(&reached.part, &operands, index));
+            of_parts.push(operands);
+        }
+        let changed: Arc<[ChangedName]> = changed.into();
+        let mut operands: Vec<Operand> = Vec::new();
+        for (index, (reached, of_part)) in self.reached.iter().zip(of_parts).enumerate() {
+            // What a script holds is not looked at for its order.
+            let is_ordered = self.is_ordered && reached.level == 0;
+            let before = ChangesBefore::new(&changed, index, is_ordered);
+            for operand in of_part {
+                let operand = Operand { before: before.clone(), ..operand };
+                if !operands.iter().any(|known| known.is_same(&operand)) {
                     operands.push(operand);
                 }
             }
@@ -80,6 +100,48 @@ impl ParsedCommand {
 /// Whether the words name a file that their program writes, or may.
 pub(super) fn writes(words: &[Word]) -> bool {
     programs::named_files(words).iter().any(|named| named.access == OperandAccess::Write)
+}
+
+impl ParsedCommand {
+    /// What the words of programs that are not known may name: files or directories, with those
+    /// that the programs run in where the line leads elsewhere.
+    pub(crate) fn possible_files(&self, place: &Place<'_>) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for (reached, directories) in self.reached.iter().zip(directories(&self.reached, place)) {
+            let is_known = reached.part.program().is_none_or(|name| programs::is_recognised(name));
+            if is_known {
+                continue;
+            }
+            let words = reached.part.words.iter().skip(1).filter_map(Word::literal);
+            let texts: Vec<&str> = words.flat_map(possible_names).collect();
+            for directory in &directories.known {
+                files.extend(texts.iter().map(|text| normalized(&directory.join(text))));
+                if directory != place.directory {
+                    files.push(directory.clone());
+                }
+            }
+        }
+        files
+    }
+}
+
+/// The texts of a word that may be a file: itself, or the value of an option.
+fn possible_names(word: &str) -> impl Iterator<Item = &str> {
+    let is_option = word.starts_with('-');
+    let value = word.split_once('=').map(|(_, value)| value);
+    let attached = word.get(2..).filter(|_| is_option && !word.starts_with("--"));
+    let itself = (!is_option).then_some(word);
+    [itself, value, attached].into_iter().flatten().filter(|text| !text.is_empty())
+}
+
+impl Operand {
+    fn is_same(&self, other: &Self) -> bool {
+        let of = |it: &Self| (it.access, it.is_recursive, it.is_possible);
+        of(self) == of(other)
+            && self.path == other.path
+            && self.by == other.by
+            && self.before.is_same(&other.before)
+    }
 }
 
 struct Finder<'a> {
@@ -94,6 +156,28 @@ impl Finder<'_> {
         let files = named.iter().flat_map(|named| self.resolved(named, by));
         let redirects = part.redirects.iter().flat_map(|redirect| self.of_redirect(redirect));
         files.chain(redirects).collect()
+    }
+
+    /// The names that a part changes, of which `operands` are those that it names.
+    fn changed_names(&self, part: &Part, operands: &[Operand], index: usize) -> Vec<ChangedName> {
+        let named = changes::changed_by(&part.words, operands);
+        let named = named.into_iter().map(|(operand, change)| (operand.path, change));
+        let filled = changes::filled_by(&part.words);
+        let filled = filled.iter().flat_map(|directory| self.paths(directory));
+        let filled = filled.map(|path| (path, NameChange::Contents));
+        let absolute = |(path, change)| match path {
+            OperandPath::Known(path) => Some(ChangedName::new(path, change, index)),
+            OperandPath::Pattern(pattern) => {
+                let change = match change {
+                    NameChange::File | NameChange::Directory | NameChange::Removed => change,
+                    _ => NameChange::Contents,
+                };
+                Some(ChangedName::new(before_pattern(&pattern)?, change, index))
+            }
+            // Asked about in any case.
+            OperandPath::Relative(_) | OperandPath::Unknown(_) => None,
+        };
+        named.chain(filled).filter_map(absolute).collect()
     }
 
     fn of_redirect(&self, redirect: &Redirect) -> Vec<Operand> {
@@ -120,6 +204,7 @@ impl Finder<'_> {
             is_recursive: named.is_recursive,
             is_possible: named.below.is_some(),
             by: by.to_owned(),
+            before: ChangesBefore::default(),
         };
         paths.into_iter().map(operand).collect()
     }
@@ -197,6 +282,14 @@ fn escaped(text: &str) -> String {
         escaped.push(c);
     }
     escaped
+}
+
+/// The directory that an absolute pattern stands in.
+fn before_pattern(pattern: &str) -> Option<PathBuf> {
+    let path = Path::new(pattern);
+    let is_text = |name: &&std::ffi::OsStr| !name.to_string_lossy().contains(['*', '?', '[', '\\']);
+    let names = path.components().map(std::path::Component::as_os_str).take_while(is_text);
+    path.is_absolute().then(|| names.collect())
 }
 
 /// The directory before a pattern is text, so what looks like a pattern in it is escaped.

@@ -25,6 +25,8 @@ pub(crate) struct Assignment {
     pub(crate) name: String,
     /// `None` if the value is not known before the command runs.
     pub(crate) value: Option<String>,
+    /// The words that it is made of: one, or all values of a loop.
+    pub(super) values: Vec<Word>,
     /// The variable of a loop. It is not in the environment of the commands.
     pub(super) is_loop_variable: bool,
 }

@@ -125,6 +125,16 @@ impl BashPattern {
         false
     }
 
+    /// Whether the pattern itself holds the option, or what it begins with: `--output=` of
+    /// `--output=F`.
+    pub(super) fn names(&self, option: &str) -> bool {
+        let words = self.texts.iter().flat_map(|text| text.split_whitespace());
+        words.filter(|word| word.len() > 1 && word.starts_with('-')).any(|word| {
+            let is_whole = option == word || option.split_once('=').is_some_and(|it| it.0 == word);
+            is_whole || (word.ends_with('=') && option.starts_with(word))
+        })
+    }
+
     /// Each text between stars is searched for once, from left to right: that is enough, since a
     /// star takes any text.
     pub(crate) fn matches(&self, text: &str) -> bool {

@@ -171,8 +171,9 @@ fn starts(arguments: &[Word], has_argument: bool) -> Vec<Vec<Word>> {
     let mut own_argument = has_argument;
     for (index, word) in arguments.iter().enumerate() {
         let text = word.unquoted.as_str();
-        if text.starts_with('-') && text.len() > 1 {
-            follows_option = text != "--" && !text.contains('=');
+        if text.starts_with('-') {
+            // A single dash is `-i` to `env`.
+            follows_option = text != "--" && text != "-" && !text.contains('=');
             continue;
         }
         if word.as_assignment().is_some() {
@@ -250,21 +251,31 @@ fn after_flag(arguments: &[Word], flag: char) -> Vec<String> {
     joined.into_iter().chain(operands).collect()
 }
 
-/// `env -S 'text'`
+/// `env -S 'text' …`: the text, split at blanks, and what follows it.
 fn split_strings(arguments: &[Word]) -> Vec<String> {
     let mut found = Vec::new();
     for (index, word) in arguments.iter().enumerate() {
-        let text = word.unquoted.as_str();
-        let is_short = text.starts_with('-') && !text.starts_with("--");
-        if let Some((_, value)) = text.split_once('S').filter(|_| is_short) {
-            found.push(value.to_owned());
-        } else if let Some(value) = text.strip_prefix("--split-string=") {
-            found.push(value.to_owned());
-        }
-        if text.ends_with('S') || text == "--split-string" {
-            found.extend(arguments.get(index + 1).map(script));
-        }
+        let Some(value) = split_string(&word.unquoted) else { continue };
+        let mut rest = arguments[index + 1..].iter().map(|word| word.unquoted.as_str());
+        let value = if value.is_empty() { rest.next().unwrap_or_default() } else { value };
+        // `\_` is a blank, and `\c` ends the text.
+        let value = value.replace("\\_", " ");
+        let value = value.split_once("\\c").map_or(value.as_str(), |(value, _)| value);
+        let words: Vec<_> = std::iter::once(value).chain(rest).collect();
+        found.push(words.join(" "));
     }
-    found.retain(|text| !text.is_empty());
+    found.retain(|text| !text.trim().is_empty());
     found
+}
+
+/// What stands in the same word behind the option: `-S…`, `-iS…`, `--split-string=…`, which may
+/// be abbreviated.
+fn split_string(text: &str) -> Option<&str> {
+    const NAME: &str = "split-string";
+    let Some(long) = text.strip_prefix("--") else {
+        let letters = text.strip_prefix('-')?;
+        return letters.split_once('S').map(|(_, value)| value);
+    };
+    let (name, value) = long.split_once('=').unwrap_or((long, ""));
+    (!name.is_empty() && NAME.starts_with(name)).then_some(value)
 }

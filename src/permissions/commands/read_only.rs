@@ -1,7 +1,7 @@
 //! Proves that a line only reads: every program and every flag of it is on a list.
 
 use super::ParsedCommand;
-use super::operands::SHOWING_GIT;
+use super::operands::{SHOWING_GIT, SedScript};
 use super::part::Part;
 use super::readers::check_git;
 use super::word::Word;
@@ -85,8 +85,77 @@ fn is_reader(part: &Part) -> bool {
 
 fn is_editor(part: &Part) -> bool {
     let Some((name, arguments)) = plain_words(part) else { return false };
+    if name == "sed" {
+        return is_plain_sed(arguments);
+    }
     let editor = EDITORS.iter().find(|editor| editor.name == name);
     editor.is_some_and(|editor| editor.accepts(arguments))
+}
+
+/// Whether sed does nothing but substitute in the files that it names, and keep copies of them.
+fn is_plain_sed(arguments: &[Word]) -> bool {
+    let mut scripts = Vec::new();
+    let mut operands = Vec::new();
+    let mut words = arguments.iter().map(|word| word.unquoted.as_str());
+    while let Some(word) = words.next() {
+        if word == "--" {
+            operands.extend(words);
+            break;
+        }
+        if let Some(script) = word.strip_prefix("--expression=") {
+            scripts.push(script);
+        } else if word.starts_with("--") {
+            if !SED_OPTIONS.contains(&word) && !word.starts_with("--in-place=") {
+                return false;
+            }
+        } else if word.starts_with('-') && word.len() > 1 {
+            match sed_letters(&word[1..]) {
+                SedLetters::Flags => {}
+                SedLetters::Script("") => scripts.extend(words.next()),
+                SedLetters::Script(script) => scripts.push(script),
+                SedLetters::Unknown => return false,
+            }
+        } else {
+            operands.push(word);
+        }
+    }
+    if scripts.is_empty() {
+        scripts.extend(operands.first());
+    }
+    let substitutes = |script: &&str| SedScript::read(script) == SedScript::Substitutes;
+    !scripts.is_empty() && scripts.iter().all(substitutes)
+}
+
+const SED_OPTIONS: [&str; 8] = [
+    "--in-place",
+    "--null-data",
+    "--posix",
+    "--quiet",
+    "--regexp-extended",
+    "--sandbox",
+    "--separate",
+    "--silent",
+];
+
+/// What the letters of one word mean to sed.
+enum SedLetters<'a> {
+    Flags,
+    /// The script that follows `e`, if it does in the same word.
+    Script(&'a str),
+    Unknown,
+}
+
+fn sed_letters(letters: &str) -> SedLetters<'_> {
+    for (at, letter) in letters.char_indices() {
+        match letter {
+            'E' | 'n' | 'r' | 's' | 'u' | 'z' => {}
+            // The rest is the ending of the copies, which are files of their own.
+            'i' => return SedLetters::Flags,
+            'e' => return SedLetters::Script(&letters[at + 1..]),
+            _ => return SedLetters::Unknown,
+        }
+    }
+    SedLetters::Flags
 }
 
 /// The program and its arguments, if nothing in them is expanded and nothing stands beside them.

@@ -2,11 +2,11 @@
 //!
 //! The order is that of every call. A line is allowed only as a whole, and denied by any part.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{
-    AllowedBy, AskedPath, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by, forbids,
-    only_reads, with_ask_rule,
+    AllowedBy, AskedPath, DECIDES, HookOpinion, Policy, PolicyVerdict, account_refuses, denied_by,
+    forbids, only_reads, with_ask_rule,
 };
 use crate::permissions::SandboxMode;
 use crate::permissions::commands::Reading;
@@ -46,7 +46,8 @@ impl Policy {
         if let Some(risk) = risks.find(|risk| risk.kind.is_denied()) {
             return Some(format!("{tool} does not run this: {}", risk.text));
         }
-        command.files.iter().find_map(|file| self.refuses_file(tool, file))
+        let refused = command.files.iter().find_map(|file| self.refuses_file(tool, file));
+        refused.or_else(|| self.refuses_placed_files(tool, command))
     }
 
     fn refuses_file(&self, tool: &str, file: &CommandFile) -> Option<String> {
@@ -65,6 +66,17 @@ impl Policy {
             return Some(denied_by(rule, tool));
         }
         account_refuses(file.leads_to()).filter(|_| file.is_written())
+    }
+
+    /// The refusal of a copy that puts files where a rule denies them.
+    fn refuses_placed_files(&self, tool: &str, command: &CommandAnalysis) -> Option<String> {
+        if !self.rules.restrict_paths() {
+            return None;
+        }
+        placed_files(command).paths.iter().find_map(|path| {
+            let reached = ReachedPath::met(path, false, &self.roots);
+            self.rules.denying(self.edit_of(tool, reached)).map(|rule| denied_by(rule, tool))
+        })
     }
 
     fn rule_asking_about(&self, tool: &str, command: &CommandAnalysis) -> Option<&RuleOrigin> {
@@ -104,8 +116,10 @@ impl Policy {
             return question;
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
-        let is_contained =
-            self.auto_allow && level == Some(Level::Bwrap) && command.discards().is_none();
+        let is_contained = self.auto_allow
+            && level == Some(Level::Bwrap)
+            && command.discards().is_none()
+            && !self.may_write_denied(tool, command);
         let allowed_by = if reads.is_some() {
             reads
         } else if is_contained {
@@ -194,7 +208,7 @@ impl Policy {
             );
             Some(asks(why, "Instead, name the files"))
         };
-        files().or_else(unknown)
+        files().or_else(|| self.asks_about_placed_files(command)).or_else(unknown)
     }
 
     fn asks_about_file(&self, tool: &str, file: &CommandFile) -> Option<PolicyVerdict> {
@@ -239,42 +253,62 @@ impl Policy {
         };
         self.mode == Mode::AcceptEdits
             && command.is_plain_edit()
-            && !self.places_listed(command)
+            && !command.files.iter().any(|file| file.is_in_new_directory)
+            && !placed_files(command).is_cut
             && !command.files.iter().any(|file| file.is_written() && is_protected(file))
     }
 
-    /// Whether what is in a directory gets a name on a list by being put elsewhere: `cp -r a
-    /// .github`.
-    fn places_listed(&self, command: &CommandAnalysis) -> bool {
-        let of_copy = |file: &&CommandFile| matches!(file.by.as_str(), "cp" | "mv");
-        let copied = || command.files.iter().filter(of_copy);
-        let is_listed = |path: PathBuf| {
-            let reached = ReachedPath::met(&path, false, &self.roots);
-            [&PROTECTED, &SENSITIVE].iter().any(|list| reached.on(list).is_some())
-        };
-        copied().filter(|file| !file.is_written() && file.is_directory()).any(|source| {
-            let from = source.leads_to();
-            let mut same = copied().filter(|file| file.leads_to() == from);
-            let below = same.find_map(|file| file.below.as_ref()).filter(|below| !below.is_cut);
-            let Some(below) = below else { return true };
-            let mut targets = copied().filter(|file| file.is_written() && file.leads_to() != from);
-            targets.any(|target| {
-                let rests = below.paths.iter().filter_map(|path| path.strip_prefix(from).ok());
-                rests.map(|rest| target.named().join(rest)).any(is_listed)
+    /// What is in a directory gets a name on a list by being put elsewhere: `cp -r a .github`.
+    fn asks_about_placed_files(&self, command: &CommandAnalysis) -> Option<PolicyVerdict> {
+        let placed = placed_files(command);
+        let found = placed.paths.iter().find_map(|path| {
+            let reached = ReachedPath::met(path, false, &self.roots);
+            let call = self.edit_of("Edit", reached);
+            let lists = [(&SENSITIVE, "may hold secrets"), (&PROTECTED, DECIDES)];
+            lists.iter().find_map(|(list, what)| {
+                let pattern = reached.on(list)?;
+                let is_named = self.rules.allows_by_name(call, list);
+                (!is_named).then_some((path, pattern, *what))
             })
+        });
+        if let Some((path, pattern, what)) = found {
+            let why = format!("it puts {} there, and `{pattern}` {what}", path.display());
+            return Some(asks(why, "Instead, name the files"));
+        }
+        let may_hide = placed.is_cut && self.rules.restrict_paths();
+        may_hide.then(|| asks(MORE_THAN_LOOKED_AT.to_owned(), "Instead, name the files"))
+    }
+
+    /// Whether a program that is not known gets a name below which a rule denies writing. What is
+    /// not there yet no mount protects.
+    fn may_write_denied(&self, tool: &str, command: &CommandAnalysis) -> bool {
+        if !self.rules.deny_paths(tool, AccessKind::Edit) {
+            return false;
+        }
+        let denies = |path: &Path, is_directory: bool| {
+            self.denies_edit(tool, ReachedPath::met(path, is_directory, &self.roots))
+        };
+        command.possible_files.iter().any(|path| {
+            denies(path, false) || denies(path, true) || denies(&path.join("new"), false)
         })
     }
 
     fn denies_edit(&self, tool: &str, path: ReachedPath<'_>) -> bool {
-        let (kind, reached) = (AccessKind::Edit, Some(path));
-        let call = RuledCall { reached, ..RuledCall::new(tool, kind, &self.roots) };
-        self.rules.denying(call).is_some()
+        self.rules.denying(self.edit_of(tool, path)).is_some()
+    }
+
+    fn edit_of<'a>(&'a self, tool: &'a str, path: ReachedPath<'a>) -> RuledCall<'a> {
+        RuledCall { reached: Some(path), ..RuledCall::new(tool, AccessKind::Edit, &self.roots) }
     }
 
     fn judge_by_allow_rules(&self, tool: &str, command: &CommandAnalysis) -> PolicyVerdict {
         let allows_once = self.hooks == HookOpinion::Allows;
         if allows_once || self.rules.allow_all_calls(tool, AccessKind::Command) {
             return PolicyVerdict::Allow(AllowedBy::Rules);
+        }
+        if let Some(program) = command.planted() {
+            let why = format!("PATH leads to {}, which commands can write", program.display());
+            return asks(why, "Instead, name the program by its path");
         }
         if !self.rules.allows(self.ruled_command(tool, command)) {
             let remedy = match command.exact_rules(tool) {
@@ -323,6 +357,9 @@ impl Policy {
         if command.has_uncertain_name() && restricts_commands {
             return Some("the name of a program");
         }
+        if !command.unknown.is_empty() && self.rules.restrict_paths() {
+            return Some("a file");
+        }
         self.rules.may_restrict(command).then_some("an argument")
     }
 
@@ -355,6 +392,37 @@ impl Policy {
         let why = Some(format!("there is no sandbox to run it in{because}"));
         PolicyVerdict::Ask { why, remedy: Remedy::Operator(format!("{off}{also}")) }
     }
+}
+
+/// The files that a command puts elsewhere together with the directory that they stand in.
+#[derive(Debug, Default)]
+struct PlacedFiles {
+    paths: Vec<PathBuf>,
+    /// There are more than can be looked at.
+    is_cut: bool,
+}
+
+const MORE_THAN_LOOKED_AT: &str = "it puts more files elsewhere than can be looked at";
+
+/// Where the files end that are in directories which the command copies or moves.
+fn placed_files(command: &CommandAnalysis) -> PlacedFiles {
+    let mut placed = PlacedFiles::default();
+    let is_copied = |file: &&CommandFile| matches!(file.by.as_str(), "cp" | "mv");
+    let copied: Vec<&CommandFile> = command.files.iter().filter(is_copied).collect();
+    for source in copied.iter().filter(|file| !file.is_written() && file.is_directory()) {
+        let from = source.leads_to();
+        let mut same = copied.iter().filter(|file| file.leads_to() == from);
+        let Some(below) = same.find_map(|file| file.below.as_ref()) else {
+            placed.is_cut = true;
+            continue;
+        };
+        placed.is_cut |= below.is_cut;
+        for target in copied.iter().filter(|file| file.is_written() && file.leads_to() != from) {
+            let rests = below.paths.iter().filter_map(|path| path.strip_prefix(from).ok());
+            placed.paths.extend(rests.map(|rest| target.named().join(rest)));
+        }
+    }
+    placed
 }
 
 /// How a line that is not understood avoids the question.

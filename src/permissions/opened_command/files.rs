@@ -3,9 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::changed::{Certainty, ChangedNames};
 use super::expand::{self, MAX_ENTRIES};
 use super::{Surroundings, below};
-use crate::permissions::commands::{Operand, OperandAccess, OperandPath, normalized};
+use crate::permissions::commands::{
+    ChangesBefore, Operand, OperandAccess, OperandPath, normalized,
+};
 use crate::permissions::reached::ReachedPath;
 use crate::permissions::rule_origin::RuleOrigin;
 use crate::workspace::{FileId, Workspace};
@@ -31,6 +34,8 @@ pub(in crate::permissions) struct CommandFile {
     pub(in crate::permissions) own_state: OwnState,
     /// The rule that denies this very file, whatever its name.
     pub(in crate::permissions) denied_by: Option<RuleOrigin>,
+    /// Stands below a directory that the line makes first.
+    pub(in crate::permissions) is_in_new_directory: bool,
 }
 
 /// Where the server's own state directory is.
@@ -90,6 +95,7 @@ impl CommandFile {
             below,
             own_state,
             denied_by: None,
+            is_in_new_directory: false,
             named: plain,
             real,
             is_directory,
@@ -149,7 +155,13 @@ pub(super) fn open(
     let mut files = Vec::new();
     let mut unknown = Vec::new();
     let mut left = MAX_ENTRIES;
+    let mut changed = ChangedNames::default();
+    let mut before = &ChangesBefore::default();
     for operand in operands {
+        if !operand.before.is_same(before) {
+            before = &operand.before;
+            changed = ChangedNames::new(before);
+        }
         let mut not_known = |written: &str| {
             let (access, by) = (operand.access, operand.by.clone());
             unknown.push(UnknownFile { written: written.to_owned(), access, by });
@@ -172,13 +184,22 @@ pub(super) fn open(
                 Vec::new()
             }
         };
-        let is_there = |path: &PathBuf| !operand.is_possible || is_in_directory(path);
+        let is_there = |path: &PathBuf| {
+            let is_made = || path.parent().is_some_and(|path| changed.may_make_directory(path));
+            !operand.is_possible || is_in_directory(path) || is_made()
+        };
         for path in paths.into_iter().filter(is_there) {
             if files.len() == MAX_FILES {
                 not_known(&path.display().to_string());
                 return (files, unknown);
             }
-            files.push(CommandFile::open(&path, operand, surroundings, &mut left));
+            let mut file = CommandFile::open(&path, operand, surroundings, &mut left);
+            match changed.certainty(&path, file.leads_to(), operand) {
+                Certainty::Known => {}
+                Certainty::InNewDirectory => file.is_in_new_directory = true,
+                Certainty::Unknown => not_known(&path.display().to_string()),
+            }
+            files.push(file);
         }
     }
     unknown.dedup();

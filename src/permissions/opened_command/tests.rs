@@ -408,6 +408,247 @@ async fn the_mode_acceptedits_takes_plain_changes_inside_the_roots() {
     Ground::new().in_mode(Mode::DontAsk).check(&plain, "denied: ").await;
 }
 
+/// A ground with a directory `links`, of which `git` leads to the hooks, and with `locked`.
+fn ground_with_links() -> Ground {
+    let ground = Ground::new().without_state();
+    for directory in ["ws/links", "ws/locked", "ws/workflows", "ws/shapes/workflows", "ws/deep"] {
+        fs::create_dir_all(ground.path(directory)).unwrap();
+    }
+    symlink("../.git/hooks", ground.path("ws/links/git")).unwrap();
+    symlink("deep", ground.path("ws/way")).unwrap();
+    for file in ["ws/evil", "ws/workflows/ci.yml", "ws/shapes/workflows/ci.yml", "ws/locked/x"] {
+        fs::write(ground.path(file), "x").unwrap();
+    }
+    ground
+}
+
+/// Lines of which a part leads elsewhere than the disk says before the line runs.
+const REARRANGING: [&str; 27] = [
+    "cp -R links l2 && cp evil l2/git/pre-commit",
+    "cp -a links l2; cp evil l2/git/pre-commit",
+    "cp --recursive links l2 && echo x > l2/git/pre-commit",
+    "mv links l2 && cp evil l2/git/pre-commit",
+    "mv links/git x && cp evil x/pre-commit",
+    "mv -t deep links && touch deep/links/git/x",
+    "mv links deep && touch deep/links/git/x",
+    "mv links deep && touch way/links/git/x",
+    "mv links way && touch deep/links/git/x",
+    "rm -r deep && mv links/git deep && touch deep/x",
+    "cp -R links l2 && cd l2/git && touch pre-commit",
+    "cp -R links l2 && touch l2/git/../x",
+    "ln -s locked l && touch l/y",
+    "ln -s locked l && echo x > l/y",
+    "ln -s locked l && tee l/y",
+    "ln -sfn locked way && touch way/y",
+    "ln -s locked/x l && echo x > l",
+    "ln locked/x l && echo x > l",
+    "cp -s evil l && echo x > l",
+    "cp -d links/git l && touch l/pre-commit",
+    "for i in 1 2; do touch l/y; ln -sfn locked l; done",
+    "(sleep 1; touch l/y) & ln -s locked l",
+    "touch l/y | ln -s locked l",
+    "sh -c 'ln -s locked l; touch l/y'",
+    "tar xf a.tar && touch links2/y",
+    "unzip -d deep a.zip && touch deep/links/y",
+    "git clone ../other l && touch l/git/y",
+];
+
+#[tokio::test]
+async fn g10_what_is_below_a_name_that_the_line_changes_is_unknown() {
+    let bash = ["Bash"];
+    let accepting = || ground_with_links().in_mode(Mode::AcceptEdits);
+    accepting().check(&REARRANGING, "asks: ").await;
+    accepting().allow(&bash).check(&REARRANGING, "asks: ").await;
+    accepting().allow(&bash).check(&REARRANGING[..3], "asks: what `").await;
+    let contained = ground_with_links().at_level(Level::Bwrap, true);
+    contained.check(&REARRANGING, "asks: ").await;
+    let strict = ground_with_links().in_mode(Mode::DontAsk).allow(&bash);
+    strict.check(&REARRANGING, "denied: ").await;
+    // A rule could hold for what they lead to.
+    let bypassing = || ground_with_links().in_mode(Mode::BypassPermissions);
+    bypassing().check(&REARRANGING, "allowed").await;
+    for denying in [bypassing().deny(&["Edit(/locked/**)"]), bypassing().ask(&["Edit(/locked/**)"])]
+    {
+        denying.check(&REARRANGING, "asks: ").await;
+    }
+}
+
+#[tokio::test]
+async fn g10_what_a_line_makes_is_taken_along_by_its_later_parts() {
+    let lines = [
+        "mkdir -p .github && mv workflows .github/",
+        "mkdir -p .github/x && cp -r workflows .github",
+        "mkdir -p gh/workflows && cp evil gh/workflows/ci.yml && mv gh .github",
+        "mkdir gh && cp -r workflows gh/ && mv gh .github",
+        "mv workflows deep/ && mv deep .github",
+        "cp -r shapes .github",
+        "mv shapes .github",
+        "cp evil deep/config && mv deep .cargo",
+    ];
+    ground_with_links().in_mode(Mode::AcceptEdits).check(&lines, "asks: ").await;
+    ground_with_links().allow(&["Bash"]).check(&lines, "asks: ").await;
+    ground_with_links().at_level(Level::Bwrap, true).check(&lines, "asks: ").await;
+}
+
+#[tokio::test]
+async fn g10_a_denied_directory_is_filled_by_no_copy() {
+    let lines = [
+        "mv workflows locked",
+        "cp -r workflows locked/",
+        "rm -r locked && mv workflows locked",
+        "mkdir locked/new",
+        "cd locked && touch new",
+        "touch locked/new",
+        "echo x > locked/new",
+    ];
+    for mode in [Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = ground_with_links().in_mode(mode).deny(&["Edit(/locked/**)"]);
+        ground.check(&lines, "denied: the rule `Edit(/locked/**)`").await;
+        let ground = ground_with_links().in_mode(mode).ask(&["Edit(/locked/**)"]);
+        ground.check(&["touch locked/new", "mv workflows locked"], "asks: ").await;
+    }
+    let contained = ground_with_links().at_level(Level::Bwrap, true).deny(&["Edit(/locked/**)"]);
+    contained.check(&lines, "denied: ").await;
+}
+
+#[tokio::test]
+async fn g10_a_directory_that_the_line_makes_asks_in_acceptedits() {
+    let lines = ["mkdir -p x && touch x/y", "mkdir x; cp a x/", "mkdir x && cd x && touch y"];
+    ground_with_links().in_mode(Mode::AcceptEdits).check(&lines, "asks: ").await;
+    // An empty directory leads nowhere else, so rules for such commands hold.
+    let rules = ["Bash(mkdir *)", "Bash(touch *)", "Bash(cp *)", "Bash(cd *)"];
+    ground_with_links().allow(&rules).check(&lines, "allowed").await;
+    ground_with_links().at_level(Level::Bwrap, true).check(&lines, "allowed").await;
+}
+
+#[tokio::test]
+async fn g10_auto_allow_does_not_count_where_a_program_is_told_a_denied_name() {
+    let lines = [
+        "cargo new locked/x",
+        "git clone ../other locked",
+        "curl -olocked/x https://example.com",
+        "wget --output-document=locked/x https://example.com",
+        "gcc -o locked/x a.c",
+        "cd locked && make",
+        "split a locked/x",
+        "sh -c 'gcc -o locked/x a.c'",
+        "tar -xf a.tar -C locked",
+    ];
+    let contained = || ground_with_links().at_level(Level::Bwrap, true);
+    contained().check(&lines, "allowed").await;
+    contained().deny(&["Edit(/locked/**)"]).check(&lines, "asks: ").await;
+    let others = ["cargo new src/x", "cat locked/x", "make", "ls locked", "echo locked"];
+    contained().deny(&["Edit(/locked/**)"]).check(&others, "allowed").await;
+}
+
+#[tokio::test]
+async fn g11_a_denied_program_is_seen_through_env() {
+    let lines = [
+        "env - rm x",
+        "env -i rm x",
+        "env -u X rm x",
+        "env -uX rm x",
+        "env --unset X rm x",
+        "env - X=1 rm x",
+        "env -i - rm x",
+        "env -S 'rm x'",
+        "env -S'rm x'",
+        "env -iS 'rm x'",
+        "env -S rm x",
+        "env --split-string='rm x'",
+        "env --split 'rm x'",
+        "env -S 'rm\\_x'",
+        "env -S 'env - rm' x",
+        "env -C src rm x",
+        "env -a y rm x",
+        "sudo env - rm x",
+        "sh -c 'env - rm x'",
+    ];
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions, Mode::DontAsk] {
+        let ground = Ground::new().in_mode(mode).deny(&["Bash(rm *)"]);
+        ground.check(&lines, "denied: the rule `Bash(rm *)`").await;
+        let ground = Ground::new().in_mode(mode).deny(&["Bash(git push *)"]);
+        ground.check(&["env -S git push", "env -S 'git' push origin"], "denied: the rule").await;
+    }
+}
+
+#[tokio::test]
+async fn g11_critical_removals_ask_in_every_mode_however_they_are_spelled() {
+    let lines = [
+        "rm -rf ~root",
+        "rm -rf \"${HOME:?}\"",
+        "rm -rf $(pwd)",
+        "x=/; rm -rf $x",
+        "for d in /usr /etc; do rm -rf $d; done",
+        "echo / | xargs rm -rf",
+        "pushd / && rm -rf usr",
+        "find / -delete",
+        "env - rm -rf /",
+        "rm -rf / '",
+    ];
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::BypassPermissions] {
+        let ground = Ground::new().in_mode(mode).allow(&["Bash"]);
+        ground.check(&lines, "asks: `").await;
+        let contained = Ground::new().in_mode(mode).at_level(Level::Bwrap, true).allow(&["Bash"]);
+        contained.check(&lines, "asks: `").await;
+    }
+    Ground::new().in_mode(Mode::DontAsk).allow(&["Bash"]).check(&lines, "denied: ").await;
+}
+
+#[tokio::test]
+async fn g10_sed_is_a_plain_edit_where_it_substitutes_in_named_files() {
+    let ground = ground_with_links().in_mode(Mode::AcceptEdits);
+    let plain = [
+        "sed -i s/x/y/ a",
+        "sed -i.bak 's/[]x]/y/g' a",
+        "sed -Ei 's/(x)/y/; s/a/b/' a src/b",
+        "sed -i -e s/x/y/ -e 's/[[:alpha:]]/z/' a",
+        "sed --in-place --expression=s/x/y/ -- a",
+        "sed -ni 2,3s/x/y/p a",
+    ];
+    ground.check(&plain, "allowed").await;
+    let others = [
+        "sed -is s/x/y/ .gitmodule",
+        "sed -i.yml s/x/y/ lefthook",
+        "sed -ie s/x/y/ .profil",
+        "sed --in-place=s s/x/y/ .gitmodule",
+        "sed --in-plac=s s/x/y/ .gitmodule",
+        "sed -i'*' s/x/y/ a",
+        "sed -i 's/[/]/w z/' a",
+        "sed -i 's/[]/]/w z/' a",
+        "sed -i 's/x/y/e' a",
+        "sed -i 's/x/y/w z' a",
+        "sed -i 'r a' a",
+        "sed -i -f a a",
+        "sed -if a -f a",
+        "sed -i --file=a a",
+        "sed -n --fil=a a",
+        "sed -i 1d a",
+        "sed -i -l 5 s/x/y/ a",
+        "sed --follow-symlinks -i s/x/y/ a",
+        "sed -i",
+    ];
+    ground.check(&others, "asks: ").await;
+}
+
+#[tokio::test]
+async fn lines_whose_parts_do_not_meet_are_judged_as_before() {
+    let ground = ground_with_links().in_mode(Mode::AcceptEdits);
+    let lines = [
+        "touch x && rm x",
+        "touch deep/x && cat a",
+        "mv a c && touch src/d",
+        "mv a src && touch src/d",
+        "cp -r src dst && touch src/d",
+        "rm -r src && mkdir src",
+        "mkdir x; mkdir y",
+        "cp a b && cat b",
+        "touch src/d && grep -r x src",
+        "mkdir dst && rm -rf dst",
+    ];
+    ground.check(&lines, "allowed").await;
+}
+
 #[tokio::test]
 async fn s5_critical_removals_ask_even_in_the_mode_bypasspermissions() {
     let ground = Ground::new().without_state().in_mode(Mode::BypassPermissions);
@@ -494,7 +735,7 @@ async fn s2_an_argument_that_may_be_what_a_rule_denies_asks_in_every_mode() {
         let ground = ground.deny(&["Bash(git push *)", "Bash(rm sec*)"]);
         let hiding = ["git $X", "git pus?", "git $(echo push) origin", "/usr/bin/git ${x:-push}"];
         ground.check(&hiding, "asks: an argument is known only").await;
-        ground.check(&["echo $X", "git status", "git log $X"], "allowed").await;
+        ground.check(&["echo $X", "git status", "git add $X"], "allowed").await;
         ground.check(&["git push $X", "setpriv --reuid 1 git push"], "denied: ").await;
     }
 }
@@ -511,8 +752,29 @@ async fn s4_files_that_git_shows_are_judged_like_those_of_cat() {
         "git --no-pager diff --cached -- .env",
         "git diff $OUT/x a",
         "git log -p link",
+        "git show :0:.env",
+        "git show :.env",
+        "git show HEAD:./.env",
+        "git show $x:.env",
+        "git show 'stash@{0}:.env'",
+        "git diff -- ':(icase).ENV'",
+        "git diff -- ':(top,icase).ENV'",
+        "git diff -- ':/.env'",
+        "git diff -- ':!.env'",
+        "git grep x -- '*.env'",
+        "git grep x -- ':(glob)**/.env'",
+        "git log -L1,5:.env",
+        "git log -L:x:.env",
+        "git blame .env",
+        "git blame --contents=.env a",
+        "git cat-file -p HEAD:.env",
+        "git archive HEAD .env",
+        "git diff-tree -p HEAD -- .env",
     ];
     ground.check(&secrets, "asks: ").await;
+    let contained = Ground::new().at_level(Level::Bwrap, true);
+    contained.check(&secrets, "asks: ").await;
+    contained.check(&["git show HEAD:.env.example", "git diff -- ':(icase)A'"], "allowed").await;
     let denying = Ground::new().at_level(Level::Bwrap, false).deny(&["Read(private/**)"]);
     denying.check(&["git show HEAD:private/p", "git diff a private/p"], "denied: ").await;
     denying.check(&["git log -p", "git show HEAD", "git diff"], "asks: ").await;
@@ -529,6 +791,12 @@ async fn s6_a_program_that_the_workspace_brings_is_not_taken_for_one_that_reads(
     let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     fs::set_permissions(ground.path("ws/plain/ls"), mode).unwrap();
     ground.check(&["ls", "cat a | ls"], "asks: ").await;
+    // Nor is it the one that a rule means.
+    fs::copy(ground.path("ws/plain/ls"), ground.path("ws/plain/npm")).unwrap();
+    let allowing = ground.allow(&["Bash(npm *)", "Bash(make)", "Bash(./plain/npm *)"]);
+    let lines = ["npm test", "timeout 5 npm test", "make && npm test", "PATH=./bin:$PATH make"];
+    allowing.check(&lines, "asks: ").await;
+    allowing.check(&["make", "./plain/npm test"], "allowed").await;
 }
 
 #[tokio::test]

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::blocking::FILES;
+use crate::blocking::DECODING;
 use crate::mcp::{McpAnswer, McpPart};
 use crate::tools::answer::IMAGE_ATTACHED;
 use crate::tools::output::AnswerFile;
-use crate::tools::picture;
+use crate::tools::picture::{self, DecodingTime};
 use crate::tools::tool::{Picture, PictureFormat, ToolError, ToolOutput};
 
 /// The most pictures of one answer.
@@ -24,7 +24,7 @@ pub(crate) async fn output(answer: McpAnswer, source: &str) -> Result<ToolOutput
     for part in parts {
         gathered.add(part, source).await;
     }
-    let Gathered { mut lines, pictures, files, left_out, has_text } = gathered;
+    let Gathered { mut lines, pictures, files, left_out, has_text, .. } = gathered;
     if left_out > 0 {
         lines.push(format!("({left_out} more parts that are no text were left out)"));
     }
@@ -42,6 +42,8 @@ struct Gathered {
     pictures: Vec<Picture>,
     files: Vec<AnswerFile>,
     left_out: usize,
+    /// What all pictures have together, from the first one on.
+    time: Option<DecodingTime>,
     /// Whether one of the lines is a text of the server's.
     has_text: bool,
 }
@@ -75,7 +77,8 @@ impl Gathered {
         if self.pictures.len() == MAX_PICTURES {
             return self.keep("picture", mime_type, bytes);
         }
-        let prepared = FILES.run(move || picture::prepare(bytes, format)).await;
+        let time = *self.time.get_or_insert_with(DecodingTime::of_a_call);
+        let prepared = DECODING.run(move || picture::prepare(bytes, format, time)).await;
         match prepared {
             Ok(Ok(prepared)) => {
                 self.lines.push(format!("{IMAGE_ATTACHED} {}", prepared.described(format)));

@@ -8,13 +8,13 @@ macro_rules! file {
 
 fn prepared(file: &[u8]) -> Result<Prepared, PictureError> {
     let format = PictureFormat::recognise(file).expect("a picture");
-    prepare(Bytes::copy_from_slice(file), format)
+    prepare(Bytes::copy_from_slice(file), format, DecodingTime::of_a_call())
 }
 
 #[track_caller]
 fn sent(file: &[u8]) -> Prepared {
     let prepared = prepared(file).unwrap();
-    let again = decode(&prepared.bytes, prepared.format).unwrap();
+    let again = decode(&prepared.bytes, prepared.format, DecodingTime::of_a_call()).unwrap();
     assert!(again.is_still, "one frame");
     assert_eq!(again.image.dimensions(), (prepared.width, prepared.height));
     assert!(prepared.width.max(prepared.height) <= MAX_SIDE && prepared.bytes.len() <= MAX_BYTES);
@@ -45,7 +45,7 @@ fn what_fits_is_sent_as_it_is() {
 fn a_picture_is_turned_as_its_camera_says() {
     let sent = sent(file!("turned.jpg"));
     assert_eq!((sent.width, sent.height, sent.original), (40, 60, (60, 40)));
-    let image = decode(&sent.bytes, sent.format).unwrap().image;
+    let image = decode(&sent.bytes, sent.format, DecodingTime::of_a_call()).unwrap().image;
     // Red at the upper left is at the upper right after a turn to the right.
     let Rgba([red, _, blue, _]) = image.get_pixel(35, 5);
     assert!(red > 180 && blue < 90, "{red} {blue}");
@@ -56,8 +56,10 @@ fn of_an_animation_the_first_frame_is_sent() {
     for file in [file!("animation.gif"), file!("animation.webp")] {
         let sent = sent(file);
         assert_eq!((sent.format, sent.width, sent.height), (PictureFormat::Png, 20, 10));
-        let Rgba([red, green, ..]) =
-            decode(&sent.bytes, sent.format).unwrap().image.get_pixel(2, 2);
+        let Rgba([red, green, ..]) = decode(&sent.bytes, sent.format, DecodingTime::of_a_call())
+            .unwrap()
+            .image
+            .get_pixel(2, 2);
         assert!(red > 180 && green < 90, "{red} {green}");
     }
 }
@@ -106,7 +108,7 @@ fn what_is_too_long_as_png_is_sent_as_jpeg_and_smaller() {
 fn transparency_is_kept_while_it_fits() {
     let small = sent(&encoded(&noise(100, 2500, Some(100))));
     assert_eq!(small.format, PictureFormat::Png);
-    let kept = decode(&small.bytes, small.format).unwrap().image;
+    let kept = decode(&small.bytes, small.format, DecodingTime::of_a_call()).unwrap().image;
     assert!(kept.color().has_alpha());
     let white = on_white(&RgbaImage::from_pixel(1, 1, Rgba([0, 100, 255, 0])));
     assert_eq!(white.get_pixel(0, 0).0, [255, 255, 255]);
@@ -131,8 +133,10 @@ fn t33_a_damaged_picture_or_one_of_too_many_pixels_is_not_sent() {
     for file in whole {
         for end in 12..file.len() - 12 {
             let cut = &file[..end];
-            let outcome = PictureFormat::recognise(cut)
-                .map(|format| prepare(Bytes::copy_from_slice(cut), format).map(|sent| sent.format));
+            let outcome = PictureFormat::recognise(cut).map(|format| {
+                prepare(Bytes::copy_from_slice(cut), format, DecodingTime::of_a_call())
+                    .map(|sent| sent.format)
+            });
             // A GIF is whole when its first frame is.
             let is_fine = matches!(outcome, None | Some(Err(PictureError::Damaged(_))))
                 || matches!(outcome, Some(Ok(PictureFormat::Png)) if file == whole[2]);
@@ -171,5 +175,20 @@ fn t33_chunks_that_may_inflate_are_taken_out_where_they_are_long() {
     assert_eq!(plain(text.clone()), text);
     for damaged in [&b""[..], &picture[..8], &picture[..40], &[picture, b"more"].concat()] {
         assert_eq!(plain(damaged.to_vec()), damaged);
+    }
+}
+
+#[test]
+fn p22_no_picture_is_decoded_when_the_time_of_the_call_is_over() {
+    let over = DecodingTime::with_limit(std::time::Duration::ZERO);
+    for file in
+        [file!("picture.png"), file!("picture.jpg"), file!("still.gif"), file!("picture.webp")]
+    {
+        let format = PictureFormat::recognise(file).unwrap();
+        let refused = prepare(Bytes::from_static(file), format, over).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "decoding the pictures of one call takes at most 10 seconds"
+        );
     }
 }

@@ -291,7 +291,8 @@ fn is_assignment(word: &Word) -> bool {
 
 fn assignment(word: &Word) -> Assignment {
     let (name, value) = word.unquoted.split_once('=').unwrap_or((&word.unquoted, ""));
+    let values = word.without_prefix(name.len() + "=".len()).into_iter().collect();
     let is_known = word.pieces.iter().all(|piece| matches!(piece, Piece::Text(_)));
     let value = is_known.then(|| value.to_owned());
-    Assignment { name: name.to_owned(), value, is_loop_variable: false }
+    Assignment { name: name.to_owned(), value, values, is_loop_variable: false }
 }

@@ -7,6 +7,8 @@ use super::super::word::Word;
 pub(super) struct Options {
     /// Letters.
     pub(super) short: &'static str,
+    /// Letters whose value, if they have one, is the rest of the word: `-i.bak`.
+    pub(super) attached: &'static str,
     /// Long names, without the dashes. They may be abbreviated.
     pub(super) long: &'static [&'static str],
 }
@@ -87,13 +89,16 @@ impl Arguments {
         let letters = word.unquoted.char_indices().skip(1);
         for (at, letter) in letters {
             let name = letter.to_string();
-            if !known.short.contains(letter) {
+            let is_attached = known.attached.contains(letter);
+            if !is_attached && !known.short.contains(letter) {
                 self.options.push(GivenOption { name, value: None });
                 continue;
             }
             let end = at + letter.len_utf8();
             let is_last = end == word.unquoted.len();
-            let value = if is_last {
+            let value = if is_last && is_attached {
+                None
+            } else if is_last {
                 words.next().cloned()
             } else {
                 word.without_prefix(end).or_else(|| Some(Word::unknown(&word.raw)))

@@ -1,6 +1,6 @@
 //! Lists the recognised programs, and which of their words are files.
 
-use super::super::word::Word;
+use super::super::word::{Piece, Word};
 use super::Named;
 use super::OperandAccess::{self, Read, Write};
 use super::arguments::{Arguments, Options};
@@ -42,12 +42,17 @@ const fn program(
     long: &'static [&'static str],
     operands: Operands,
 ) -> Program {
-    Program { names, options: Options { short, long }, files: &[], recursive: &[], operands }
+    let options = Options { short, attached: "", long };
+    Program { names, options, files: &[], recursive: &[], operands }
 }
 
 impl Program {
     const fn files(self, files: &'static [(&'static str, OperandAccess)]) -> Self {
         Self { files, ..self }
+    }
+
+    const fn attached(self, attached: &'static str) -> Self {
+        Self { options: Options { attached, ..self.options }, ..self }
     }
 
     const fn recursive(self, recursive: &'static [&'static str]) -> Self {
@@ -60,8 +65,22 @@ const ALWAYS: &[&str] = &[""];
 const GREP_PATTERN: &[&str] = &["e", "f", "regexp", "file", "files"];
 
 /// The commands of git that show the contents of files.
-pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 6] =
-    ["diff", "show", "log", "blame", "cat-file", "grep"];
+pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 14] = [
+    "annotate",
+    "archive",
+    "blame",
+    "cat-file",
+    "diff",
+    "diff-files",
+    "diff-index",
+    "diff-tree",
+    "difftool",
+    "format-patch",
+    "grep",
+    "log",
+    "show",
+    "whatchanged",
+];
 
 const PROGRAMS: [Program; 43] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
@@ -182,6 +201,7 @@ const PROGRAMS: [Program; 43] = [
         &["expression", "file", "line-length"],
         Operands::AfterFirst(Read, &["e", "f", "expression", "file"]),
     )
+    .attached("i")
     .files(&[("f", Read), ("file", Read)]),
     program(
         &["awk", "gawk", "mawk", "nawk"],
@@ -308,6 +328,12 @@ const PROGRAMS: [Program; 43] = [
     ),
 ];
 
+/// Whether it is known which words of the program are files, or that none is.
+pub(super) fn is_recognised(name: &str) -> bool {
+    let has_none = ["echo", "printf", "cd", "pwd", "true", "false", "test", "["];
+    PROGRAMS.iter().any(|program| program.names.contains(&name)) || has_none.contains(&name)
+}
+
 /// The words of a command that name files.
 pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
     let Some((name, rest)) = words.split_first() else { return Vec::new() };
@@ -340,17 +366,28 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
 }
 
 /// git shows any file that its operands name, one outside of the repository too. A revision looks
-/// the same: no file has its name. `HEAD:a/b` is the file `a/b`, `:0:a` and `:(icase)A` are `a`.
+/// the same: no file has its name.
 fn shown_by_git(words: &[Word]) -> Vec<Named> {
     let mut named = directory_of_git(words);
     let Some(command) = words.iter().position(|word| SHOWING_GIT.iter().any(|it| word.is(it)))
     else {
         return named;
     };
-    let operands = words[command + 1..].iter().filter_map(Word::literal);
-    let paths = operands.filter(|operand| !operand.starts_with('-')).map(path_in_git);
-    let paths = paths.filter(|path| !path.is_empty());
-    named.extend(paths.map(|it| Named::new(Word::plain(it), Read)));
+    let mut paths = Vec::new();
+    for word in &words[command + 1..] {
+        let text = word.unquoted.as_str();
+        let value = text.strip_prefix("-L").or_else(|| text.strip_prefix("--contents="));
+        if let Some(value) = value {
+            // `-L1,5:a`, `-L:function:a`
+            paths.extend(value.rsplit_once(':').map_or(Some(value), |(_, path)| Some(path)));
+        } else if !text.starts_with('-') && word.literal().is_some() {
+            paths.extend(git_paths(text));
+        } else if let Some(path) = last_path(word) {
+            paths.push(path);
+        }
+    }
+    let paths = paths.into_iter().filter(|path| !path.is_empty());
+    named.extend(paths.map(|path| Named::new(Word::plain(path), Read)));
     named
 }
 
@@ -361,18 +398,23 @@ fn directory_of_git(words: &[Word]) -> Vec<Named> {
     own.map(|word| Named::new(word.clone(), Read)).into_iter().collect()
 }
 
-/// The path in `HEAD:a`, `:0:a`, `:(icase)a`, `:!a` and `:/a`.
-fn path_in_git(operand: &str) -> &str {
-    let Some((before, path)) = operand.split_once(':') else { return operand };
-    if !before.is_empty() {
-        return path;
-    }
-    let stage = ["0:", "1:", "2:", "3:"].iter().find_map(|stage| path.strip_prefix(stage));
-    if let Some(path) = stage {
-        return path;
-    }
-    let magic = path.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-    magic.map_or(path.trim_start_matches(['!', '^', '/', ':']), |(_, path)| path)
+/// What a word of git may name: `HEAD:a/b` and `:0:a/b` the file `a/b`, `:(icase)A` and `:!a` the
+/// files that fit.
+fn git_paths(text: &str) -> Vec<&str> {
+    let magic = text.strip_prefix(':').map(|rest| match rest.strip_prefix('(') {
+        Some(words) => words.split_once(')').map_or(words, |(_, path)| path),
+        None => rest.trim_start_matches(['/', '!', '^', ':']),
+    });
+    let after_colons = text.match_indices(':').map(|(at, _)| &text[at + 1..]);
+    // A colon may be a part of the name, too.
+    let whole = (!text.starts_with(':')).then_some(text).filter(|text| !text.contains(':'));
+    whole.into_iter().chain(magic).chain(after_colons).collect()
+}
+
+/// The path behind a revision that is not known: `$revision:a/b`.
+fn last_path(word: &Word) -> Option<&str> {
+    let Some(Piece::Text(text)) = word.pieces.last() else { return None };
+    text.split_once(':').map(|(_, path)| path)
 }
 
 impl Program {

@@ -193,8 +193,8 @@ pub(super) const READERS: [Reader; 18] = [
     reader("cd", "", "", &[], AtMostOne),
 ];
 
-/// Programs that change the files that they name, and nothing else.
-pub(super) const EDITORS: [Reader; 7] = [
+/// Programs that change the files that they name, and nothing else. `sed` is another one.
+pub(super) const EDITORS: [Reader; 6] = [
     reader("mkdir", "pv", "", &["--parents", "--verbose"], Any),
     reader("touch", "acm", "", &["--no-create"], Any),
     reader("rm", "dfrRv", "", &["--force", "--recursive", "--verbose"], Any),
@@ -207,6 +207,4 @@ pub(super) const EDITORS: [Reader; 7] = [
         &["--archive", "--force", "--no-clobber", "--recursive", "--verbose"],
         Any,
     ),
-    // A script that may touch other files names an unknown one.
-    reader("sed", "Einrs", "e", &["--in-place", "--quiet", "--regexp-extended"], Any),
 ];

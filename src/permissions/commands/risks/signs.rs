@@ -95,18 +95,26 @@ pub(super) fn is_disguised(name: &Word) -> bool {
 }
 
 /// Variables that make programs load or run something.
-pub(super) fn steers_programs(name: &str) -> bool {
-    const NAMES: [&str; 20] = [
+pub(in crate::permissions::commands) fn steers_programs(name: &str) -> bool {
+    const NAMES: [&str; 32] = [
         "BASH_ENV",
         "BROWSER",
         "EDITOR",
         "ENV",
+        "GIT_ASKPASS",
+        "GIT_DIR",
+        "GIT_EDITOR",
+        "GIT_EXEC_PATH",
         "GIT_EXTERNAL_DIFF",
         "GIT_PAGER",
+        "GIT_PROXY_COMMAND",
+        "GIT_SEQUENCE_EDITOR",
         "GIT_SSH",
         "GIT_SSH_COMMAND",
+        "GIT_TEMPLATE_DIR",
         "IFS",
         "LESSOPEN",
+        "MAKEFLAGS",
         "NODE_OPTIONS",
         "PAGER",
         "PATH",
@@ -117,6 +125,10 @@ pub(super) fn steers_programs(name: &str) -> bool {
         "PYTHONSTARTUP",
         "RIPGREP_CONFIG_PATH",
         "RUBYOPT",
+        "RUSTC_WRAPPER",
+        "SHELL",
+        "SSH_ASKPASS",
+        "VISUAL",
     ];
     NAMES.contains(&name)
         || name.starts_with("LD_")

@@ -97,8 +97,11 @@ fn writing_programs() {
     check("uniq a b", &["r a", "w b"]);
     check("xxd -r a b", &["r a", "w b"]);
     check("sed -i s/a/b/ f", &["r f", "w f"]);
-    check("sed -ni.bak 1p f", &["r f", "w f"]);
-    check("sed --in-place=.bak 1p f", &["r f", "w f"]);
+    check("sed -ni.bak 1p f", &["r f", "w f", "w f.bak"]);
+    check("sed --in-place=.bak 1p f", &["r f", "w f", "w f.bak"]);
+    check("sed -is s/a/b/ .gitmodule", &["r .gitmodule", "w .gitmodule", "w .gitmodules"]);
+    check("sed -ie s/a/b/ f", &["r f", "w f", "w fe"]);
+    check("sed -i'x/*' p f", &["r f", "w f", "w unknown fx/*"]);
     check("sed 'w x' f", &["r f", "w unknown (files of the sed script)"]);
     check("sed -f s f", &["r f", "r s", "w unknown (files of the sed script)"]);
     check(
@@ -149,7 +152,10 @@ fn a_change_of_directory_moves_what_follows() {
     check("cd $x && cat b", &["r unknown/b"]);
     check("cd - && cat b", &["r unknown/b"]);
     check("cd $x; cat b", &["r b", "r unknown/b"]);
-    check("pushd a; cat b", &["r b", "r unknown/b"]);
+    check("pushd a; cat b", &["r b", "r a/b"]);
+    check("pushd; cat b", &["r b", "r unknown/b"]);
+    check("pushd +1 && cat b", &["r unknown/b"]);
+    check("popd && cat b", &["r unknown/b"]);
     check("cd a && cd b && cat c", &["r a/b/c"]);
     check("cd a/.. && cat b", &["r b", "r a/../b"]);
     check("cd a && echo x > b", &["w a/b"]);
@@ -160,7 +166,8 @@ fn a_change_of_directory_moves_what_follows() {
     check("eval 'cd x' && cat b", &["r b", "r x/b"]);
     check("cd a | cat b", &["r b", "r a/b"]);
     check("command cd a && cat b", &["r a/b"]);
-    check("cd -P a && cat b", &["r unknown/b"]);
+    check("cd -P a && cat b", &["r a/b"]);
+    check("cd -P -e -- a && cat b", &["r a/b"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::media::Media;
 use crate::tools::answer::IMAGE_ATTACHED;
-use crate::tools::picture;
+use crate::tools::picture::{self, DecodingTime};
 use crate::tools::tool::{CallContext, PictureFormat, ToolError, ToolOutput};
 
 pub(super) async fn read(
@@ -21,7 +21,7 @@ pub(super) async fn read(
 fn show(path: &Path, bytes: Bytes, format: PictureFormat) -> Result<ToolOutput, ToolError> {
     let name = path.display().to_string();
     let size = bytes.len();
-    let prepared = picture::prepare(bytes, format).map_err(|error| {
+    let prepared = picture::prepare(bytes, format, DecodingTime::of_a_call()).map_err(|error| {
         ToolError::Failed(format!("{name} is a {} picture, but {error}", format.name()))
     })?;
     let mut text = format!("{IMAGE_ATTACHED} {name}: {}", prepared.described(format));

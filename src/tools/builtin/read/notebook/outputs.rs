@@ -8,7 +8,7 @@ use super::{brief, each_piece};
 use crate::json::{self, Object};
 use crate::processes::CommandOutput;
 use crate::tools::answer::IMAGE_ATTACHED;
-use crate::tools::picture;
+use crate::tools::picture::{self, DecodingTime};
 use crate::tools::tool::{Picture, PictureFormat};
 
 /// A longer output is cut.
@@ -30,11 +30,13 @@ pub(super) struct Pictures<'a> {
     list: Vec<Picture>,
     /// Those that cannot be shown take their time as well.
     attempts: usize,
+    /// What all of them have together.
+    time: DecodingTime,
 }
 
 impl<'a> Pictures<'a> {
     pub(super) fn of(notebook: &'a str) -> Self {
-        Self { notebook, list: Vec::new(), attempts: 0 }
+        Self { notebook, list: Vec::new(), attempts: 0, time: DecodingTime::of_a_call() }
     }
 
     pub(super) fn count(&self) -> usize {
@@ -70,7 +72,8 @@ impl<'a> Pictures<'a> {
         let bytes = STANDARD.decode(text).map_err(|_| "its data is not base64".to_owned())?;
         let format = PictureFormat::recognise(&bytes)
             .ok_or_else(|| "its data is not a picture in a supported format".to_owned())?;
-        let prepared = picture::prepare(bytes.into(), format).map_err(|error| error.to_string())?;
+        let prepared = picture::prepare(bytes.into(), format, self.time);
+        let prepared = prepared.map_err(|error| error.to_string())?;
         let note = prepared.described(format);
         self.list.push(prepared.attached(format!("{}, cell {cell}", self.notebook)));
         Ok(note)
