@@ -234,7 +234,6 @@ impl Sandbox {
 
     /// Like [`Self::confine_unapproved`], for a command that may read and change nothing at all: no root, no
     /// directory of the session, and no network, whatever the settings say of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "Bash is about to ask for it"))]
     pub(crate) async fn confine_to_reading(
         &self,
         roots: Vec<PathBuf>,
@@ -324,7 +323,7 @@ impl Sandbox {
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
             let mut found = self.control_files(roots);
             before.known = found.masks.iter().map(|(path, _)| path.to_owned()).collect();
-            before.repositories = found.repositories().clone();
+            before.repositories.clone_from(found.repositories());
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
             }
