@@ -43,7 +43,12 @@ pub(crate) async fn measure(report: &mut Report) {
             let added = at(&reader.runs, 0.5) - at(&off.runs, 0.5);
             let prepared = at(&reader.preparing, 0.5);
             let detail = format!("{}; prepared in {prepared:.2} ms", of("reader", &reader));
-            report.milliseconds("what reading in bwrap adds to `:`", added, Bound::AtMost(6.0), detail);
+            report.milliseconds(
+                "what reading in bwrap adds to `:`",
+                added,
+                Bound::AtMost(6.0),
+                detail,
+            );
         }
         Err(why) => not_measured(report, "what reading in bwrap adds to `:`", &why),
     }
