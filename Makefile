@@ -29,8 +29,7 @@ bench:
 # more cases of each property. A line over its limit is an error.
 soak:
 	cargo test --profile soak --locked --test suite -- --ignored --nocapture soak::
-	cargo test --profile soak --locked --lib -- --ignored --nocapture r20_
-	cargo test --profile soak --locked --lib -- --ignored --nocapture g7_
+	cargo test --profile soak --locked --lib -- --ignored --nocapture r20_ g7_ g8_
 	PROPTEST_CASES=5000 cargo test --profile soak --locked --lib -- --quiet
 
 lint:

@@ -38,6 +38,20 @@ pub(crate) async fn measure(report: &mut Report) {
         }
         Err(why) => not_measured(report, "what landlock adds to `:`", &why),
     }
+    match runs(&root, Started::Reader, RUNS).await {
+        Ok(reader) => {
+            let added = at(&reader.runs, 0.5) - at(&off.runs, 0.5);
+            let prepared = at(&reader.preparing, 0.5);
+            let detail = format!("{}; prepared in {prepared:.2} ms", of("reader", &reader));
+            report.milliseconds(
+                "what reading in bwrap adds to `:`",
+                added,
+                Bound::AtMost(6.0),
+                detail,
+            );
+        }
+        Err(why) => not_measured(report, "what reading in bwrap adds to `:`", &why),
+    }
     let bwrap = runs(&root, Started::Bwrap, RUNS).await;
     match (bwrap, runs(&root, Started::BwrapByHand, RUNS).await) {
         (Ok(bwrap), Ok(by_hand)) => {

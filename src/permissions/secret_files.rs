@@ -30,7 +30,10 @@ const SKIPPED: [&str; 7] =
 
 /// What is known of directories. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SecretFiles(Arc<Mutex<HashMap<PathBuf, (Stamp, Arc<Listing>)>>>);
+pub(super) struct SecretFiles(Arc<Mutex<Known>>);
+
+/// What each directory holds, and how it was when that was read.
+type Known = HashMap<PathBuf, (Stamp, Arc<Listing>)>;
 
 /// Changes whenever the directory does; nobody but root can set it back.
 type Stamp = (u64, u64, i64, i64);
@@ -78,11 +81,7 @@ impl SecretFiles {
     }
 }
 
-fn listing(
-    known: &mut HashMap<PathBuf, (Stamp, Arc<Listing>)>,
-    directory: &Path,
-    roots: &PatternRoots,
-) -> Arc<Listing> {
+fn listing(known: &mut Known, directory: &Path, roots: &PatternRoots) -> Arc<Listing> {
     let Some(metadata) = fs::symlink_metadata(directory).ok().filter(Metadata::is_dir) else {
         return Arc::default();
     };

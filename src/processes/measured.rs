@@ -27,6 +27,8 @@ pub enum Started {
     Off,
     Landlock,
     Bwrap,
+    /// In bubblewrap, confined to reading.
+    Reader,
     /// By bubblewrap with the same arguments, without a supervisor.
     BwrapByHand,
 }
@@ -48,7 +50,7 @@ pub async fn runs(workspace: &Path, started: Started, runs: usize) -> Result<Tim
     let level = match started {
         Started::Bare | Started::Off => None,
         Started::Landlock => Some(Level::Landlock),
-        Started::Bwrap | Started::BwrapByHand => Some(Level::Bwrap),
+        Started::Bwrap | Started::Reader | Started::BwrapByHand => Some(Level::Bwrap),
     };
     let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
     let runner = Runner::new("/proc/self/exe", Environment::allowed([path]), None);
@@ -64,7 +66,11 @@ pub async fn runs(workspace: &Path, started: Started, runs: usize) -> Result<Tim
     for _ in 0..runs {
         let start = Instant::now();
         let roots = vec![workspace.to_owned()];
-        let confined = sandbox.confine(roots, None).await.map_err(|error| error.to_string())?;
+        let confined = match started {
+            Started::Reader => sandbox.confine_to_reading(roots, None).await,
+            _ => sandbox.confine(roots, None).await,
+        };
+        let confined = confined.map_err(|error| error.to_string())?;
         times.preparing.push(start.elapsed());
         let start = Instant::now();
         match started {

@@ -322,7 +322,7 @@ impl Sandbox {
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
             let mut found = self.control_files(roots);
             before.known = found.masks.iter().map(|(path, _)| path.to_owned()).collect();
-            before.repositories = found.repositories().clone();
+            before.repositories.clone_from(found.repositories());
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
             }

@@ -68,6 +68,36 @@ async fn p20_a_killed_server_leaves_no_command_that_was_about_to_start() {
     kill_while_commands_start(8, 34).await;
 }
 
+/// What stands for missing files while a command runs goes with the server, and not only at the
+/// next start.
+#[tokio::test]
+async fn p21_a_killed_server_leaves_no_placeholder_in_the_workspace() {
+    let mut bubblewrap = Command::new("bwrap");
+    bubblewrap.args(["--unshare-all", "--ro-bind", "/", "/", "true"]);
+    if !bubblewrap.status().is_ok_and(|status| status.success()) {
+        return;
+    }
+    let upstream = Upstream::start();
+    upstream.otherwise(calls(&[("c", "Bash", json!({ "command": "sleep 1000" }))]));
+    let mut files = Server::start(&upstream).await;
+    assert!(files.stop().expect("a status").success());
+    let mut server = over(&upstream, &files).start().await;
+    let _stream = watch("the turn", server.client().stream(&ask_streamed("Run."))).await;
+    let placeholder = files.workspace().join(".claude");
+    let is_there = async |wanted: bool| {
+        while placeholder.exists() != wanted {
+            tokio::task::yield_now().await;
+        }
+    };
+    watch("the command to start", is_there(true)).await;
+    kill_process(server.pid(), Signal::KILL).expect("our child");
+    server.stop();
+    watch("the placeholder to go", is_there(false)).await;
+    let left = std::fs::read_dir(files.workspace()).expect("a workspace").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name == ".mcp.json"), "{left:?}");
+}
+
 /// A bubblewrap that waits halfway through its start, until its outer half is killed.
 struct HalfStarted {
     outer: Child,

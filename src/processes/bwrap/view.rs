@@ -73,9 +73,10 @@ fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
     let is_writable =
         |path: &Path| confinement.writable.iter().any(|it| path.starts_with(it.at.path()));
     let reads_only = confinement.reads_only;
-    let temporary = match reads_only {
-        true => Mount::Memory(Path::new("/tmp")),
-        false => Mount::Temporary(confinement.temporary.path()),
+    let temporary = if reads_only {
+        Mount::Memory(Path::new("/tmp"))
+    } else {
+        Mount::Temporary(confinement.temporary.path())
     };
     let mut mounts =
         vec![Mount::Memory(Path::new("/run")), temporary, Mount::Devices, Mount::Processes];
@@ -109,13 +110,14 @@ impl Arguments {
 
     fn mount(&mut self, mount: Mount<'_>) {
         match mount {
-            Mount::ReadOnly { at, from } => self.bind("--ro-bind-try", from, at),
+            Mount::ReadOnly { at, from } | Mount::Root { at, from, reads_only: true } => {
+                self.bind("--ro-bind-try", from, at);
+            }
             Mount::Memory(at) => self.memory(at),
             Mount::Temporary(from) => self.bind("--bind", from, Path::new("/tmp")),
             Mount::Devices => self.devices(),
             Mount::Processes => self.processes(),
             Mount::Root { at, from, reads_only: false } => self.bind("--bind-try", from, at),
-            Mount::Root { at, from, reads_only: true } => self.bind("--ro-bind-try", from, at),
         }
     }
 
@@ -150,12 +152,11 @@ impl Arguments {
 #[cfg(test)]
 fn places(confinement: &Confinement) -> Vec<(std::path::PathBuf, &'static str)> {
     let told = |mount: &Mount<'_>| match mount {
-        Mount::ReadOnly { .. } => "read-only",
         Mount::Memory(_) => "memory",
         Mount::Temporary(_) => "temporary",
         Mount::Devices | Mount::Processes => "kernel",
         Mount::Root { reads_only: false, .. } => "writable",
-        Mount::Root { reads_only: true, .. } => "read-only",
+        Mount::ReadOnly { .. } | Mount::Root { reads_only: true, .. } => "read-only",
     };
     mounts(confinement).iter().map(|mount| (mount.at().to_owned(), told(mount))).collect()
 }

@@ -149,6 +149,25 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::processes::test_support::program;
+
+    #[test]
+    fn p21_a_process_of_its_own_sweeps_when_all_others_have_ended() {
+        let ground = tempfile::tempdir().unwrap();
+        let base = ground.path().canonicalize().unwrap();
+        fs::create_dir(base.join(".claude")).unwrap();
+        let list = base.join("list");
+        let left =
+            LeftBehind { path: base.join(".claude").into(), placeholder: Placeholder::Directory };
+        fs::write(&list, protocol::line(&left)).unwrap();
+        let mut waiting = Command::new(program());
+        let mut waiting = waiting.arg(COMMAND).arg(&list).stdin(Stdio::piped()).spawn().unwrap();
+        assert!(base.join(".claude").exists());
+        // This end of the pipe is what the server and its supervisors hold.
+        drop(waiting.stdin.take());
+        assert!(waiting.wait().unwrap().success());
+        assert!(!base.join(".claude").exists());
+    }
 
     #[test]
     fn what_is_as_it_was_made_is_swept_and_what_is_in_use_is_not() {
