@@ -159,7 +159,7 @@ impl CommandAnalysis {
             Err(unparsed) => {
                 let risks = unparsed.risks();
                 let removals = unparsed.critical_removals(&place);
-                Self { risks, removals, ..Self::of_parts(Err(unparsed)) }
+                Self { removals, risks, ..Self::of_parts(Err(unparsed)) }
             }
             Ok(parsed) => {
                 let (files, unknown) = files::open(&parsed.operands(&place), surroundings);

@@ -291,6 +291,35 @@ mod tests {
                 "etc/NetworkManager/system-connections/x",
                 "home/u/.bash_history",
                 "x/krb5.keytab",
+            ],
+            &[
+                ".env.example",
+                "a/.env.TEMPLATE",
+                "env",
+                ".environment",
+                "key.rs",
+                "pem",
+                "my-credentials.rs",
+                "kube/config",
+                ".kube/configs",
+                "docker/config.json",
+                "seeds/x",
+                "database.rs",
+                "etc/passwd",
+                "etc/ssh/ssh_host_ed25519_key.pub",
+                "src/shadow.rs",
+                "shadow",
+                "_history",
+                "",
+            ],
+        );
+    }
+
+    #[test]
+    fn secrets_of_tools_are_found_and_templates_are_none() {
+        check(
+            &SENSITIVE,
+            &[
                 "prod.env",
                 "app/staging.env",
                 ".env-prod",
@@ -320,23 +349,6 @@ mod tests {
                 ".env-example",
             ],
             &[
-                ".env.example",
-                "a/.env.TEMPLATE",
-                "env",
-                ".environment",
-                "key.rs",
-                "pem",
-                "my-credentials.rs",
-                "kube/config",
-                ".kube/configs",
-                "docker/config.json",
-                "seeds/x",
-                "database.rs",
-                "etc/passwd",
-                "etc/ssh/ssh_host_ed25519_key.pub",
-                "src/shadow.rs",
-                "shadow",
-                "_history",
                 ".env.sample",
                 ".env.dist",
                 "example.env",
@@ -359,7 +371,6 @@ mod tests {
                 "kubeconfig.md",
                 ".local/share/uv/tools/x",
                 "x.p80",
-                "",
             ],
         );
     }

@@ -108,7 +108,7 @@ impl ParsedCommand {
     pub(crate) fn possible_files(&self, place: &Place<'_>) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for (reached, directories) in self.reached.iter().zip(directories(&self.reached, place)) {
-            let is_known = reached.part.program().is_none_or(|name| programs::is_recognised(name));
+            let is_known = reached.part.program().is_none_or(programs::is_recognised);
             if is_known {
                 continue;
             }

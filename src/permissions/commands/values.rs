@@ -82,8 +82,7 @@ impl<'a> LineValues<'a> {
         let declares = |part: &&&Part| part.program().is_some_and(|it| DECLARING.contains(&it));
         let words = self.parts.iter().filter(declares).flat_map(|part| part.words.iter().skip(1));
         let value = |word: &Word| {
-            let (declared, _) = word.as_assignment()?;
-            let is_it = declared == name;
+            let is_it = word.as_assignment()?.0 == name;
             is_it.then(|| word.without_prefix(name.len() + 1))?
         };
         words.filter_map(value).collect()
@@ -315,7 +314,7 @@ impl Guess<'_> {
                     })
                 };
                 let words = arguments.flat_map(|word| self.word(word, depth));
-                return words.map(above).collect();
+                words.map(above).collect()
             }
             Some("git") if part.words.iter().any(|word| word.is("--show-toplevel")) => {
                 vec![self.values.place.directory.to_string_lossy().into_owned()]

@@ -105,10 +105,9 @@ fn certainty_by(relation: Relation, change: NameChange, operand: &Operand) -> Ce
     let is_unknown = match (relation, change) {
         (_, NameChange::Removed) | (Relation::Below | Relation::Equal, NameChange::File) => false,
         (Relation::Below, NameChange::Directory) => return Certainty::InNewDirectory,
-        (Relation::Below, _) => true,
+        (Relation::Below, _) | (Relation::Equal, NameChange::Anything | NameChange::Target) => true,
         (Relation::Equal | Relation::Above, NameChange::Directory)
         | (Relation::Above, NameChange::File) => takes_along,
-        (Relation::Equal, NameChange::Anything | NameChange::Target) => true,
         (Relation::Equal, NameChange::Contents) | (Relation::Above, _) => {
             operand.is_recursive && !removes
         }

@@ -143,20 +143,19 @@ pub(super) fn estimate(decoder: &dyn ImageDecoder, file: &[u8], format: PictureF
     let (width, height) = decoder.dimensions();
     let (width, height) = (u64::from(width), u64::from(height));
     let color = decoder.color_type();
-    let decoded = decoded_bytes(width * height, color, file, format);
+    let whole = decoded_bytes(width * height, color, file, format);
     let [thumbnail, step] = scaled_bytes(width, height, color);
-    (decoded + thumbnail).max(thumbnail + step).saturating_add(file.len() as u64)
+    (whole + thumbnail).max(thumbnail + step).saturating_add(file.len() as u64)
 }
 
 fn decoded_bytes(pixels: u64, color: ColorType, file: &[u8], format: PictureFormat) -> u64 {
     let total = pixels.saturating_mul(u64::from(color.bytes_per_pixel()));
     match format {
-        PictureFormat::Png => total,
         // All coefficients are kept until the last scan, in two bytes for each channel.
         PictureFormat::Jpeg if is_progressive(file) => {
             total.saturating_add(total.saturating_mul(2))
         }
-        PictureFormat::Jpeg => total,
+        PictureFormat::Png | PictureFormat::Jpeg => total,
         // The frame, and the picture that it is put into.
         PictureFormat::Gif | PictureFormat::WebP => total.saturating_mul(2),
     }

@@ -149,7 +149,7 @@ pub(super) fn filled_by(words: &[Word]) -> Vec<Word> {
         "unzip" if !is_among(&["-l", "-p", "-t", "-Z"]) => or_here(values(arguments, &["-d"])),
         "7z" | "7za" | "7zr" if is_among(&["x", "e"]) => or_here(values(arguments, &["-o"])),
         "unrar" | "unar" | "cpio" | "pax" | "lha" => or_here(values(arguments, &["-D", "-o"])),
-        "rsync" | "scp" => operands().last().cloned().into_iter().collect(),
+        "rsync" | "scp" => operands().next_back().cloned().into_iter().collect(),
         "git" => filled_by_git(&operands().cloned().collect::<Vec<_>>()),
         _ => Vec::new(),
     }
