@@ -28,7 +28,7 @@ impl Outcome {
             Self::Reads => 'r',
             Self::Runs => 'a',
             Self::Asks => '?',
-            Self::Denied => '-',
+            Self::Denied => 'x',
         }
     }
 
@@ -111,7 +111,7 @@ secrets and without rules. Each cell has a letter for each mode: plan, dontAsk, 
 | `r` | runs unasked, confined to reading |
 | `a` | runs unasked, with what the sandbox leaves it |
 | `?` | asks a person |
-| `-` | is denied |
+| `x` | is denied |
 
 The columns are the levels of the [sandbox](sandbox.md): bwrap, the same with `sandbox.auto_allow`, landlock, none although one
 is wanted, and `sandbox.mode = \"off\"`.
