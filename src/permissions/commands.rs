@@ -40,6 +40,7 @@ mod part;
 mod pattern;
 mod plain_read;
 mod reach;
+mod reaching_out;
 mod read_only;
 mod readers;
 mod removals;

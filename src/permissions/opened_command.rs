@@ -253,6 +253,11 @@ impl CommandAnalysis {
         self.parsed.as_ref().ok()?.discards()
     }
 
+    /// A part of it that acts on other machines or programs, as written.
+    pub(super) fn reaches_out(&self) -> Option<&str> {
+        self.parsed.as_ref().ok()?.reaches_out()
+    }
+
     /// Whether a part runs git.
     pub(super) fn runs_git(&self) -> bool {
         self.parsed.as_ref().is_ok_and(ParsedCommand::runs_git)

@@ -118,7 +118,7 @@ impl Policy {
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained = self.auto_allow
             && level == Some(Level::Bwrap)
-            && command.discards().is_none()
+            && unheld(command).is_none()
             && !self.may_write_denied(tool, command);
         let allowed_by = if reads.is_some() {
             reads
@@ -315,8 +315,8 @@ impl Policy {
                 Some(rules) => format!("with {}", allow_list(&rules)),
                 None => format!("with {}", super::rule_or_mode(tool)),
             };
-            let discards = || command.discards().filter(|_| self.auto_allow).map(discarding);
-            let why = command.exposed.as_ref().map(shown_to_readers).or_else(discards);
+            let unheld = || unheld(command).filter(|_| self.auto_allow);
+            let why = command.exposed.as_ref().map(shown_to_readers).or_else(unheld);
             return PolicyVerdict::Ask { why, remedy: Remedy::Operator(remedy) };
         }
         // A rule for the command says nothing of where its output goes.
@@ -446,8 +446,12 @@ fn shown_to_readers(exposed: &Exposed) -> String {
     }
 }
 
-fn discarding(part: &str) -> String {
-    format!("`{part}` discards what the sandbox cannot bring back")
+/// Why the sandbox answers no question about the command: it does what the sandbox does not hold.
+fn unheld(command: &CommandAnalysis) -> Option<String> {
+    let discarding = |part| format!("`{part}` discards what the sandbox cannot bring back");
+    let reaching = |part| format!("`{part}` is about more than this workspace");
+    let discards = command.discards().map(discarding);
+    discards.or_else(|| command.reaches_out().map(reaching))
 }
 
 fn critical(operand: &str, path: &str) -> PolicyVerdict {

@@ -3,18 +3,18 @@
 use super::super::globs::may_mean;
 use super::super::word::Word;
 
-pub(super) const NETWORK: [&str; 24] = [
+pub(in crate::permissions::commands) const NETWORK: [&str; 24] = [
     "aria2c", "curl", "dig", "ftp", "host", "http", "lftp", "nc", "ncat", "netcat", "nmap",
     "nslookup", "ping", "rclone", "rsync", "scp", "sftp", "socat", "ssh", "telnet", "tftp", "wget",
     "whois", "xh",
 ];
-pub(super) const NETWORK_GIT: [&str; 6] =
+pub(in crate::permissions::commands) const NETWORK_GIT: [&str; 6] =
     ["clone", "fetch", "ls-remote", "pull", "push", "submodule"];
 pub(super) const PRIVILEGE: [&str; 13] = [
     "chroot", "doas", "mount", "nsenter", "passwd", "pkexec", "run0", "runuser", "setcap", "su",
     "sudo", "umount", "unshare",
 ];
-pub(super) const TAMPERING: [&str; 22] = [
+pub(in crate::permissions::commands) const TAMPERING: [&str; 22] = [
     "at",
     "badblocks",
     "batch",

@@ -166,15 +166,12 @@ async fn g7_everyday_commands_have_the_verdicts_of_the_table() {
     }
 }
 
-/// A dangerous command never runs unasked but in the mode for it. `auto_allow` means the commands
-/// that the sandbox makes harmless: those that only need the network, or other processes.
+/// A dangerous command never runs unasked but in the mode for it, however well it is held.
 fn check_dangerous(line: &str, row: &Row) {
-    let discards = ["git reset --hard", "rm -rf node_modules", "git clean -fdx", "rm -rf /"];
     for (cell, Column { name, .. }) in row.iter().zip(COLUMNS) {
         for (outcome, mode) in cell.iter().zip(MODES) {
-            let is_harmless = name.contains("auto_allow") && !discards.contains(&line);
             let is_edit = mode == Mode::AcceptEdits && line == "rm -rf node_modules";
-            let is_accepted = is_harmless || is_edit || mode == Mode::BypassPermissions;
+            let is_accepted = is_edit || mode == Mode::BypassPermissions;
             assert!(is_accepted || !outcome.is_unasked(), "`{line}` at {name} in {mode}");
         }
     }
