@@ -525,9 +525,6 @@ async fn g10_a_directory_that_the_line_makes_asks_in_acceptedits() {
 async fn g10_auto_allow_does_not_count_where_a_program_is_told_a_denied_name() {
     let lines = [
         "cargo new locked/x",
-        "git clone ../other locked",
-        "curl -olocked/x https://example.com",
-        "wget --output-document=locked/x https://example.com",
         "gcc -o locked/x a.c",
         "cd locked && make",
         "split a locked/x",
