@@ -25,6 +25,7 @@ mod orphans;
 mod outcome;
 mod output;
 mod piped;
+mod place;
 pub(crate) mod placeholders;
 pub(crate) mod places;
 mod probe;

@@ -1,9 +1,8 @@
 //! Says what a command may reach. A job carries this value to its supervisor, which applies it
 //! before the command starts. Pure: whoever builds the value decides, and nobody after.
 
-use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +12,7 @@ pub(super) use self::landlock::scope_signals;
 pub(super) use self::seccomp::FCHMODAT2;
 pub(crate) use super::handles::FileId;
 pub(super) use super::mounts::Mounted;
+pub(crate) use super::place::Place;
 
 mod apply;
 mod capabilities;
@@ -91,10 +91,6 @@ pub(crate) enum MaskKind {
     Closed,
 }
 
-/// A path, kept as bytes: a path need not be text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Place(OsString);
-
 impl Level {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -107,24 +103,6 @@ impl Level {
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl Place {
-    pub(crate) fn path(&self) -> &Path {
-        Path::new(&self.0)
-    }
-}
-
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Self {
-        Self(path.into_os_string())
-    }
-}
-
-impl From<&Path> for Place {
-    fn from(path: &Path) -> Self {
-        Self(path.as_os_str().to_owned())
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::confinement::Place;
+use super::place::Place;
 use crate::sync;
 
 /// The table of the process that reads it.
