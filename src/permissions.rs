@@ -736,11 +736,15 @@ impl Permissions {
             let rule = denied.iter().find(|(id, _)| file.id == Some(*id));
             file.denied_by = rule.map(|(_, rule)| (*rule).clone());
         }
-        // The walk takes milliseconds, and only this level needs it.
-        if self.policy.confined.level == Some(Level::Landlock) {
-            let policy = &self.policy;
-            opened
-                .expose(|path| policy.hides(tool, path, false) || policy.keeps_secret(tool, path));
+        let policy = &self.policy;
+        // The walks take milliseconds.
+        match policy.confined.level {
+            Some(Level::Landlock) => opened
+                .expose(|path| policy.hides(tool, path, false) || policy.keeps_secret(tool, path)),
+            Some(Level::Bwrap) => {
+                opened.mask(&policy.roots, |path| policy.hides(tool, path, false))
+            }
+            None => {}
         }
         opened
     }

@@ -13,6 +13,7 @@ use super::commands::{
 };
 use super::path_lists::{PROTECTED, SENSITIVE};
 use super::path_pattern::PatternRoots;
+use super::secret_files::SecretFiles;
 use crate::workspace::{Target, Workspace};
 
 pub(super) use self::exposed::Exposed;
@@ -112,6 +113,25 @@ impl OpenedCommand {
     pub(super) fn expose(&mut self, shows: impl Fn(&Path) -> bool) {
         if self.analysis.reading == Reading::Reader {
             self.analysis.exposed = exposed::exposed(self.workspace.real_roots(), shows);
+        }
+    }
+
+    /// Takes out of what a reader would meet in directories the files that the sandbox masks, but
+    /// for those that rules hide. Nothing, if there are more directories than masks are made for.
+    pub(super) fn mask(&mut self, roots: &PatternRoots, hides: impl Fn(&Path) -> bool) {
+        let CommandAnalysis { reading, files, outside_sandbox, .. } = &mut self.analysis;
+        let only_reads = matches!(reading, Reading::Proven | Reading::Reader);
+        let searches = files.iter().any(|file| file.below.is_some());
+        if !only_reads || *outside_sandbox || !searches {
+            return;
+        }
+        let secrets = SecretFiles::default().below(roots);
+        if secrets.is_cut {
+            return;
+        }
+        let is_masked = |path: &Path| secrets.paths.iter().any(|secret| path.starts_with(secret));
+        for below in files.iter_mut().filter_map(|file| file.below.as_mut()) {
+            below.paths.retain(|path| hides(path) || !is_masked(path));
         }
     }
 

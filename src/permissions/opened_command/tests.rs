@@ -811,6 +811,22 @@ async fn s7_a_search_of_a_whole_directory_asks_about_what_it_would_show() {
     ground.check(&["grep -R x plain"], "asks: `grep` would read").await;
 }
 
+/// Masks close the secrets to it, as far as there are masks.
+#[tokio::test]
+async fn s7_a_search_that_is_confined_to_reading_asks_about_no_masked_file() {
+    let ground = || Ground::new().without_state().at_level(Level::Bwrap, false);
+    let lines = ["grep -rn x .", "grep -r x", "rg x", "cat a && rg x ."];
+    ground().check(&lines, "reads").await;
+    ground().check(&["cat .env", "rg x .env", "rg x src .env"], "asks: ").await;
+    ground().deny(&["Read(src/b)"]).check(&lines, "asks: ").await;
+    let unmasked = ground();
+    fs::create_dir_all(unmasked.path("ws/node_modules/x")).unwrap();
+    fs::write(unmasked.path("ws/node_modules/x/.env"), "").unwrap();
+    unmasked.check(&["grep -rn x ."], "asks: `grep` would read").await;
+    let landlock = Ground::new().without_state().at_level(Level::Landlock, false);
+    landlock.check(&["rg x"], "asks: ").await;
+}
+
 #[tokio::test]
 async fn the_rows_on_commands_in_the_documentation_are_what_the_policy_says() {
     const TEXT: &str = include_str!("../../../docs/permissions.md");
