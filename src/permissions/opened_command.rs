@@ -204,23 +204,21 @@ impl CommandAnalysis {
     }
 
     fn of_parts(parsed: Result<ParsedCommand, Box<UnparsedCommand>>) -> Self {
-        let (files, unknown, removals, risks) = Default::default();
         let reading = match &parsed {
             Ok(parsed) => parsed.reading(),
             Err(unparsed) => Reading::unknown("", &unparsed.doubt.to_string()),
         };
-        let (planted, exposed, possible_files, outside_sandbox) = Default::default();
         Self {
             parsed,
-            files,
-            unknown,
-            removals,
-            risks,
-            planted,
             reading,
-            exposed,
-            possible_files,
-            outside_sandbox,
+            files: Vec::new(),
+            unknown: Vec::new(),
+            removals: Vec::new(),
+            risks: Vec::new(),
+            planted: None,
+            exposed: None,
+            possible_files: Vec::new(),
+            outside_sandbox: false,
         }
     }
 
