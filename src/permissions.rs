@@ -739,10 +739,14 @@ impl Permissions {
         let policy = &self.policy;
         // The walks take milliseconds.
         match policy.confined.level {
-            Some(Level::Landlock) => opened
-                .expose(|path| policy.hides(tool, path, false) || policy.keeps_secret(tool, path)),
+            Some(Level::Landlock) => {
+                let shows = |path: &Path| {
+                    policy.hides(tool, path, false) || policy.keeps_secret(tool, path)
+                };
+                opened.expose(shows);
+            }
             Some(Level::Bwrap) => {
-                opened.mask(&policy.roots, |path| policy.hides(tool, path, false))
+                opened.mask(&policy.roots, |path| policy.hides(tool, path, false));
             }
             None => {}
         }
