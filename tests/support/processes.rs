@@ -62,6 +62,12 @@ fn is_of(process: Pid, home: &Path) -> bool {
     works_inside || environment.windows(home.len()).any(|window| window == home)
 }
 
+/// Whether the process waits for the end of the server, to remove what was left in workspaces.
+pub(crate) fn is_sweeper(process: Pid) -> bool {
+    let line = fs::read(entry(process, "cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == b"__sweep")
+}
+
 /// The process group of a process; `None` if it has ended.
 pub(crate) fn group(process: Pid) -> Option<i32> {
     let stat = fs::read_to_string(entry(process, "stat")).ok()?;

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::{oneshot, watch as notice};
 
 use super::client::Client;
-use super::processes::{family, wait_for_end};
+use super::processes::{family, is_sweeper, wait_for_end};
 use super::upstream::Upstream;
 use super::watch;
 
@@ -126,12 +126,12 @@ impl Server {
         kill_process(self.pid(), Signal::HUP).expect("our child is there");
     }
 
-    /// Waits until the server has no child processes.
+    /// Waits until the server has no child processes, but for the one that waits for its end.
     pub(crate) async fn no_children(&self) {
         let marks = (self.pid(), self.home.path().to_owned());
         let ended = tokio::task::spawn_blocking(move || {
             for process in family(marks.0, &marks.1) {
-                if process != marks.0 {
+                if process != marks.0 && !is_sweeper(process) {
                     wait_for_end(process);
                 }
             }
