@@ -45,9 +45,12 @@ pub(crate) async fn return_while_quiet(is_quiet: impl Fn() -> bool, let_go: impl
         if is_quiet {
             ROUNDS.fetch_add(1, Ordering::Relaxed);
             wake_threads().await;
-            // They may walk through much memory.
-            _ = tokio::task::spawn_blocking(return_now).await;
-            _ = tokio::task::spawn_blocking(return_of_libraries).await;
+            let return_all = || {
+                return_now();
+                return_of_libraries();
+            };
+            // It may walk through much memory.
+            _ = tokio::task::spawn_blocking(return_all).await;
         }
         was_quiet = is_quiet;
     }

@@ -125,6 +125,12 @@ impl ParsedCommand {
         Ok(Self { line, parts, reached, is_plain, beyond_reading, is_ordered, texts })
     }
 
+    /// The first part for which this holds, behind wrappers too, as written.
+    fn first_part(&self, is_it: fn(&Part) -> bool) -> Option<&str> {
+        let found = self.reached.iter().find(|reached| is_it(&reached.part))?;
+        self.parts.get(found.from).map(|part| part.source.trim())
+    }
+
     /// Whether a program's name is known only when the command runs, so that no deny rule can
     /// tell what it is.
     pub(crate) fn has_uncertain_name(&self) -> bool {

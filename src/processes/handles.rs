@@ -23,8 +23,13 @@ impl FileId {
 
 /// Opens what is at a path, but not its contents. No name of it may be a link.
 pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
+    open_as(path, ResolveFlags::NO_SYMLINKS)
+}
+
+/// The same with links, as far as these flags let one be followed.
+pub(super) fn open_as(path: &Path, resolve: ResolveFlags) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    Ok(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+    Ok(openat2(CWD, path, flags, Mode::empty(), resolve)?)
 }
 
 #[cfg(test)]

@@ -24,8 +24,7 @@ const GIT: [Discarding; 10] = [
 impl ParsedCommand {
     /// The first part that discards something, as written.
     pub(crate) fn discards(&self) -> Option<&str> {
-        let found = self.reached.iter().find(|reached| discards(&reached.part))?;
-        self.parts.get(found.from).map(|part| part.source.trim())
+        self.first_part(discards)
     }
 }
 

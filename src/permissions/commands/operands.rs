@@ -9,7 +9,7 @@ use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word};
 
 pub(crate) use self::changes::{ChangedName, ChangesBefore, NameChange};
-pub(super) use self::programs::SHOWING_GIT;
+pub(super) use self::programs::{SHOWING_GIT, starting_points};
 pub(super) use self::sed_script::SedScript;
 
 mod arguments;

@@ -42,8 +42,7 @@ const COMMANDS: [(&[&str], &[&str]); 5] = [
 impl ParsedCommand {
     /// The first part that reaches out, as written.
     pub(crate) fn reaches_out(&self) -> Option<&str> {
-        let found = self.reached.iter().find(|reached| reaches_out(&reached.part))?;
-        self.parts.get(found.from).map(|part| part.source.trim())
+        self.first_part(reaches_out)
     }
 }
 

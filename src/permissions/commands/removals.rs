@@ -5,8 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use super::directories::{Directories, Place, directories, normalized};
 use super::globs::may_mean;
+use super::operands::starting_points;
 use super::part::Part;
-use super::values::{LineValues, is_narrowed, starts_of_find};
+use super::values::{LineValues, is_narrowed};
 use super::word::{Piece, Word};
 use super::{ParsedCommand, UnparsedCommand};
 
@@ -83,7 +84,7 @@ impl RemovalFinder<'_> {
             let is_operand = |word: &&Word| !word.unquoted.starts_with('-') || word.is("-");
             part.words[1..].iter().filter(is_operand).collect()
         } else if program == "find" && removes_all_found(part) {
-            let starts = starts_of_find(part);
+            let starts = starting_points(&part.words[1..]);
             if starts.is_empty() { vec![&here] } else { starts }
         } else {
             return Vec::new();

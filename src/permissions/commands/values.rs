@@ -4,6 +4,7 @@
 //! It guesses too much rather than too little, and proves nothing.
 
 use super::directories::{Directories, Place};
+use super::operands::starting_points;
 use super::parse_parts;
 use super::part::{Part, RedirectTarget};
 use super::reach::Reached;
@@ -321,7 +322,7 @@ impl Guess<'_> {
             }
             Some("ls") if has_letter(part, 'd') => texts(arguments.collect()),
             Some("find") if !is_narrowed(part) => {
-                let starts = texts(starts_of_find(part));
+                let starts = texts(starting_points(&part.words[1..]));
                 starts.into_iter().filter(|start| !start.starts_with('.')).collect()
             }
             _ => Vec::new(),
@@ -358,14 +359,6 @@ fn entered_words(part: &Part) -> Vec<&Word> {
         }
         _ => Vec::new(),
     }
-}
-
-/// Where `find` begins.
-pub(super) fn starts_of_find(part: &Part) -> Vec<&Word> {
-    let options = ["-H", "-L", "-P"];
-    let words = part.words.iter().skip(1).skip_while(|word| options.iter().any(|it| word.is(it)));
-    let begins_test = |word: &&Word| word.unquoted.starts_with(['-', '(', ')', '!', ',']);
-    words.take_while(|word| !begins_test(word)).collect()
 }
 
 /// Whether `find` finds only some of the files.

@@ -47,8 +47,6 @@ impl ChangedNames {
         let mut names: Vec<ResolvedName> = Vec::new();
         for changed in before.iter().take(MAX_CHANGES) {
             let plain = normalized(&changed.path);
-            let target = Workspace::resolve_outside(&changed.path).ok();
-            let real = target.map_or_else(|| plain.clone(), |it| it.real_path().to_owned());
             // The name itself, whatever link stands there: a link is replaced, not followed.
             let itself = itself(&changed.path).unwrap_or_else(|| plain.clone());
             let change = match changed.change {
@@ -56,10 +54,13 @@ impl ChangedNames {
                 NameChange::Target => NameChange::Anything,
                 change => change,
             };
-            names.push(ResolvedName { paths: [plain, itself], change });
-            if changed.change == NameChange::Contents {
+            if change == NameChange::Contents {
+                // What is below it may be named by where it leads.
+                let target = Workspace::resolve_outside(&changed.path).ok();
+                let real = target.map_or_else(|| plain.clone(), |it| it.real_path().to_owned());
                 names.push(ResolvedName { paths: [real.clone(), real], change });
             }
+            names.push(ResolvedName { paths: [plain, itself], change });
         }
         Self { names, is_cut }
     }

@@ -12,15 +12,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, fstat,
-    mkdirat, mknodat, openat2, readlink, statx, unlinkat,
+    AtFlags, CWD, FileType, Mode, ResolveFlags, StatxAttributes, StatxFlags, fstat, mkdirat,
+    mknodat, readlink, statx, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::process::{self, Pid};
 
 use crate::processes::confinement::{Confinement, FileId, Level, Mask, MaskKind, Shown};
-use crate::processes::{bwrap, kernel, mounts};
+use crate::processes::{bwrap, handles, kernel, mounts};
 
 /// Where the closed file and directory are for a moment, in memory that is the command's own.
 const CLOSED: [&str; 2] = ["/run/.closed-file", "/run/.closed-directory"];
@@ -80,12 +80,10 @@ fn compared(shown: &Shown) -> io::Result<OwnedFd> {
 }
 
 fn open(path: &Path, resolve: ResolveFlags) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let opened = openat2(CWD, path, flags, Mode::empty(), resolve);
-    opened.map_err(|error| match error {
+    handles::open_as(path, resolve).map_err(|error| match Errno::from_io_error(&error) {
         // A name is gone, or has become a link.
-        Errno::NOENT | Errno::LOOP | Errno::NOTDIR => differs(),
-        error => error.into(),
+        Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => differs(),
+        _ => error,
     })
 }
 

@@ -345,8 +345,10 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
         return Vec::new();
     };
     if matches!(program.operands, Operands::BeforeExpression) {
-        let points = starting_points(rest).into_iter();
-        return points.map(|word| Named::new(word, Read)).collect();
+        let here = Word::plain(".");
+        let points = starting_points(rest);
+        let points = if points.is_empty() { vec![&here] } else { points };
+        return points.into_iter().map(|word| Named::new(word.clone(), Read)).collect();
     }
     let arguments = Arguments::parse(rest, &program.options);
     let is_recursive = program.recursive == ALWAYS || arguments.has(program.recursive);
@@ -455,14 +457,14 @@ impl Program {
 }
 
 /// The directories that find starts from. What stands behind its first test is no directory.
-fn starting_points(words: &[Word]) -> Vec<Word> {
+/// Without one it is the working directory.
+pub(in crate::permissions::commands) fn starting_points(words: &[Word]) -> Vec<&Word> {
     let is_own_option = |word: &&Word| ["-H", "-L", "-P"].iter().any(|option| word.is(option));
     let begins_expression = |word: &Word| {
         word.literal().is_some_and(|text| text.starts_with('-') || ["(", "!", ","].contains(&text))
     };
     let words = words.iter().skip_while(is_own_option);
-    let points: Vec<Word> = words.take_while(|word| !begins_expression(word)).cloned().collect();
-    if points.is_empty() { vec![Word::plain(".")] } else { points }
+    words.take_while(|word| !begins_expression(word)).collect()
 }
 
 /// The sources, and the target: the last operand or the value of `-t`.

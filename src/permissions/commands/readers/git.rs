@@ -29,6 +29,10 @@ const SHOWING: Forbidden = Forbidden {
 };
 const NOTHING: Forbidden = Forbidden { short: "", valued: "", long: &[] };
 
+/// Options by which `branch` and `tag` list.
+const LISTING: [&str; 7] =
+    ["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
+
 const COMMANDS: [GitCommand; 13] = [
     command(&["log", "diff", "show", "blame", "shortlog"], SHOWING, Any),
     command(&["status", "rev-parse", "ls-files", "ls-tree"], NOTHING, Any),
@@ -60,15 +64,7 @@ const COMMANDS: [GitCommand; 13] = [
                 "create-reflog",
             ],
         },
-        WithListing(&[
-            "--list",
-            "-l",
-            "--contains",
-            "--no-contains",
-            "--merged",
-            "--no-merged",
-            "--points-at",
-        ]),
+        WithListing(&LISTING),
     ),
     command(
         &["tag"],
@@ -87,15 +83,7 @@ const COMMANDS: [GitCommand; 13] = [
                 "edit",
             ],
         },
-        WithListing(&[
-            "--list",
-            "-l",
-            "--contains",
-            "--no-contains",
-            "--merged",
-            "--no-merged",
-            "--points-at",
-        ]),
+        WithListing(&LISTING),
     ),
     command(&["remote"], NOTHING, First(&["get-url"], true)),
     command(&["stash"], SHOWING, First(&["list", "show"], false)),
