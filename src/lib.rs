@@ -3,9 +3,10 @@
 //! The modules are listed in layers, lowest first, with a blank line between layers. A module
 //! uses only modules of lower layers, never a sibling. `tests/architecture.rs` checks this.
 
-// Base: text, JSON, the time of day, numbers with units, locks, owners of files. The
+// Base: text, JSON, the time of day, numbers with units, locks, owners and numbers of files. The
 // vocabulary itself uses it.
 pub(crate) mod clock;
+pub(crate) mod file_id;
 pub(crate) mod json;
 pub(crate) mod ownership;
 pub(crate) mod sync;

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_id::FileId;
+
 pub(super) use self::apply::Prepared;
 pub(super) use self::capabilities::drop_all as drop_capabilities;
 pub(super) use self::landlock::scope_signals;
 pub(super) use self::seccomp::FCHMODAT2;
-pub(crate) use super::handles::FileId;
 pub(super) use super::mounts::Mounted;
 pub(crate) use super::place::Place;
 

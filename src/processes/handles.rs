@@ -5,20 +5,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
-use serde::{Deserialize, Serialize};
 
-/// Which file or directory of the machine it is, for as long as a handle on it is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
-}
+use crate::file_id::FileId;
 
-impl FileId {
-    pub(super) fn of(handle: impl AsFd) -> io::Result<Self> {
-        let metadata = fstat(handle)?;
-        Ok(Self { device: metadata.st_dev, inode: metadata.st_ino })
-    }
+/// What a handle is of.
+pub(super) fn id(handle: impl AsFd) -> io::Result<FileId> {
+    Ok(FileId::from_stat(&fstat(handle)?))
 }
 
 /// Opens what is at a path, but not its contents. No name of it may be a link.
@@ -46,7 +38,7 @@ mod tests {
         fs::create_dir(base.join("a")).unwrap();
         fs::write(base.join("a/file"), "").unwrap();
         symlink("a", base.join("link")).unwrap();
-        let id = |name: &str| FileId::of(open(&base.join(name)).unwrap()).unwrap();
+        let id = |name: &str| id(open(&base.join(name)).unwrap()).unwrap();
         let before = id("a/file");
         assert!(open(&base.join("link")).is_err() && open(&base.join("link/file")).is_err());
         fs::rename(base.join("a/file"), base.join("moved")).unwrap();

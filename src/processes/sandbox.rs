@@ -20,7 +20,7 @@ use self::denied::Denied;
 pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
-use super::confinement::{Confinement, FileId, Level, Mask, MaskKind, Mounted, Network, Shown};
+use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
 use super::control_files::{ControlFiles, Snapshot, Survey};
 use super::handles;
 use super::masks::Masks;
@@ -395,7 +395,7 @@ fn masked(masks: &Masks, shown: &[Shown], opened: &mut Vec<OwnedFd>) -> io::Resu
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        let id = FileId::of(&handle)?;
+        let id = handles::id(&handle)?;
         let places = shown::paths_inside(path, shown).into_iter();
         list.extend(places.map(|place| Mask { place: place.into(), kind, id }));
         opened.push(handle);

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::handles::{OpenFile, READ, expect_regular};
-use super::identity::FileId;
+use crate::file_id::FileId;
 
 const LIST: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 
-use super::identity::FileId;
+use crate::file_id::FileId;
 
 pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)

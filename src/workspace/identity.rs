@@ -1,4 +1,4 @@
-//! Tells one file from another, and one state of a file from another, without reading it.
+//! Tells one state of a file from another, without reading it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -6,13 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
 
-/// Which file this is, whatever its names: the same for all its hard links and mounts, and
-/// the same after it was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct FileId {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-}
+use crate::file_id::FileId;
 
 /// Which file this is, and in which state. Writing the file or changing its attributes makes
 /// another version, except within one tick of the file system's clock.
@@ -30,16 +24,6 @@ pub(crate) enum ContentState {
     /// There is no file.
     Missing,
     Hash(blake3::Hash),
-}
-
-impl FileId {
-    pub(crate) fn from_metadata(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-
-    pub(super) fn from_stat(stat: &Stat) -> Self {
-        Self { device: stat.st_dev, inode: stat.st_ino }
-    }
 }
 
 impl FileVersion {

@@ -16,8 +16,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Workspace;
-use super::identity::FileId;
 use super::target::Target;
+use crate::file_id::FileId;
 
 /// The listing is breadth first, so the keys and the database at the top always fit. Only
 /// some of very many session files can be left out.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::processes::confinement::{FileId, Shown};
+use crate::processes::confinement::Shown;
 use crate::processes::handles;
 
 /// What the settings name besides the roots, as it was before the first command.
@@ -36,7 +36,7 @@ fn resolved(path: &Path) -> Vec<Shown> {
 /// Opens it, if it is still what it was: there, and no link has taken its place.
 pub(super) fn opened(shown: &Shown) -> Option<(Shown, OwnedFd)> {
     let handle = handles::open(shown.from.path()).ok()?;
-    let id = FileId::of(&handle).ok()?;
+    let id = handles::id(&handle).ok()?;
     Some((Shown { id: Some(id), ..shown.clone() }, handle))
 }
 

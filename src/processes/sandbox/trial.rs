@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{Outcome, SandboxSettings, base};
-use crate::processes::confinement::{Confinement, FileId, Level, Mask, MaskKind, Network, Shown};
+use crate::processes::confinement::{Confinement, Level, Mask, MaskKind, Network, Shown};
 use crate::processes::handles;
 use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe, Targets};
@@ -157,7 +157,7 @@ impl Ground {
     /// Closes a file of the root.
     fn mask(&self) -> io::Result<Mask> {
         let path = self.path("inside/closed");
-        let id = FileId::of(handles::open(&path)?)?;
+        let id = handles::id(handles::open(&path)?)?;
         Ok(Mask { place: path.into(), kind: MaskKind::Closed, id })
     }
 

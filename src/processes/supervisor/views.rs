@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::process::{self, Pid};
 
-use crate::processes::confinement::{Confinement, FileId, Level, Mask, MaskKind, Shown};
+use crate::processes::confinement::{Confinement, Level, Mask, MaskKind, Shown};
 use crate::processes::{bwrap, handles, kernel, mounts};
 
 /// Where the closed file and directory are for a moment, in memory that is the command's own.
@@ -74,7 +74,7 @@ fn compare_shown(confinement: &Confinement) -> io::Result<Vec<PathBuf>> {
 fn compared(shown: &Shown) -> io::Result<OwnedFd> {
     let handle = open(shown.at.path(), ResolveFlags::empty())?;
     match shown.id {
-        Some(id) if FileId::of(&handle)? != id => Err(differs()),
+        Some(id) if handles::id(&handle)? != id => Err(differs()),
         _ => Ok(handle),
     }
 }
@@ -114,7 +114,7 @@ fn remove_names() -> io::Result<()> {
 /// Mounts what one mask says on what it is about.
 fn put(mask: &Mask, closed: Option<&[OwnedFd; 2]>) -> io::Result<()> {
     let target = open(mask.place.path(), ResolveFlags::NO_SYMLINKS)?;
-    if FileId::of(&target)? != mask.id {
+    if handles::id(&target)? != mask.id {
         return Err(differs());
     }
     let source = match (mask.kind, closed) {

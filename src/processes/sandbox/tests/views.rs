@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::*;
 use crate::processes::RunError;
-use crate::processes::confinement::{Confinement, FileId, Shown};
+use crate::processes::confinement::{Confinement, Shown};
 use crate::processes::handles;
 
 /// A ground with bubblewrap; `None` where there is none.
@@ -127,7 +127,7 @@ async fn g8_what_is_mounted_must_be_what_the_server_has_opened() {
     let ran = run(&confined, right.clone(), "echo ran").await.unwrap();
     assert_eq!(ran.output.render(100, ""), "ran\n");
 
-    let other = FileId::of(handles::open(&ground.path("outside")).unwrap()).unwrap();
+    let other = handles::id(handles::open(&ground.path("outside")).unwrap()).unwrap();
     let mut root = right.clone();
     root.writable[0].id = Some(other);
     let mut mask = right.clone();
