@@ -8,21 +8,31 @@ use crate::tools::question::QuestionOption;
 
 pub(crate) const NOW: i64 = 1_000;
 
-/// An ask about the command `make SLOT`.
-pub(crate) fn effect_ask(slot: u8, code: &str) -> Asked {
-    let about = About::Effect(ShownEffect {
-        markdown: format!("```sh\nmake {slot}\n```\n"),
+/// An effect of which no more is known than how it is shown.
+pub(crate) fn shown_effect(markdown: &str, digest: u8) -> ShownEffect {
+    ShownEffect {
+        markdown: markdown.to_owned(),
         line: String::new(),
-        digest: [slot; 32],
-        grant: Some([slot; 32]),
-        why: Some("there is no sandbox to run it in".to_owned()),
-        remedy: "with a rule".to_owned(),
+        digest: [digest; 32],
+        grant: None,
+        why: None,
+        remedy: String::new(),
         risks: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
         subcommand_grant: None,
         described: None,
         choices: Vec::new(),
+    }
+}
+
+/// An ask about the command `make SLOT`.
+pub(crate) fn effect_ask(slot: u8, code: &str) -> Asked {
+    let about = About::Effect(ShownEffect {
+        grant: Some([slot; 32]),
+        why: Some("there is no sandbox to run it in".to_owned()),
+        remedy: "with a rule".to_owned(),
+        ..shown_effect(&format!("```sh\nmake {slot}\n```\n"), slot)
     });
     asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
 }

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use self::pairs::Pairs;
 use super::*;
 use crate::agent::asking::bare_choice::CodeRequirement;
+use crate::agent::asking::test_support::shown_effect;
 use crate::agent::beginning::{Asking, AskingChannel, Beginning, Decided, Resume};
 use crate::agent::compaction::{ContextLimits, KnowsPlans, Plans};
 use crate::agent::conversation::{Conversation, Opening};
@@ -451,18 +452,8 @@ fn effect(digest: u8) -> Ask {
         tool: "Change".to_owned(),
         headline: "a".to_owned(),
         about: About::Effect(ShownEffect {
-            markdown: "`rm a`".to_owned(),
-            line: String::new(),
-            digest: [digest; 32],
-            grant: None,
-            why: None,
             remedy: "a rule would allow it".to_owned(),
-            risks: Vec::new(),
-            grant_covers: "exactly this command, in this directory".to_owned(),
-            rule_grant: None,
-            subcommand_grant: None,
-            described: None,
-            choices: Vec::new(),
+            ..shown_effect("`rm a`", digest)
         }),
     }
 }

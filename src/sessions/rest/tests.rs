@@ -5,10 +5,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::agent::asking::test_support::shown_effect;
 use crate::agent::events::TurnEvent;
 use crate::agent::record::{Asked, Entry};
 use crate::clock;
-use crate::execution::ask::{About, Ask, Decision, Question, ShownEffect};
+use crate::execution::ask::{About, Ask, Decision, Question};
 use crate::ids::{ApprovalId, KeyId, Scope, SessionId};
 use crate::memory_budget::MemoryBudget;
 use crate::permissions::{GrantHolder, Mode};
@@ -62,20 +63,7 @@ fn json<T: Serialize>(value: &T) -> Value {
 }
 
 fn effect() -> About {
-    About::Effect(ShownEffect {
-        markdown: "`make`".to_owned(),
-        line: String::new(),
-        digest: [3; 32],
-        grant: None,
-        why: None,
-        remedy: String::new(),
-        risks: Vec::new(),
-        grant_covers: "exactly this command, in this directory".to_owned(),
-        rule_grant: None,
-        subcommand_grant: None,
-        described: None,
-        choices: Vec::new(),
-    })
+    About::Effect(shown_effect("`make`", 3))
 }
 
 fn question() -> About {

@@ -1,6 +1,7 @@
 //! Tests that what the client was shown the beginning of has an end, on every exit.
 
 use super::*;
+use crate::agent::asking::test_support::shown_effect;
 use crate::agent::events::{Headline, Summary};
 use crate::agent::record::Asked;
 use crate::errors::{ApiError, ErrorCode};
@@ -69,20 +70,7 @@ fn asked() -> Vec<Asked> {
         options: vec![option("SQLite"), option("None")],
         multi_select: false,
     };
-    let effect = ShownEffect {
-        markdown: "Runs `cargo test`.".to_owned(),
-        line: String::new(),
-        digest: [0; 32],
-        grant: Some([0; 32]),
-        why: None,
-        remedy: String::new(),
-        risks: Vec::new(),
-        grant_covers: "exactly this command, in this directory".to_owned(),
-        rule_grant: None,
-        subcommand_grant: None,
-        described: None,
-        choices: Vec::new(),
-    };
+    let effect = ShownEffect { grant: Some([0; 32]), ..shown_effect("Runs `cargo test`.", 0) };
     let single = ShownEffect { grant: None, ..effect.clone() };
     vec![
         ask("ABCD", "Bash", About::Effect(effect)),
