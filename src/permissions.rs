@@ -38,6 +38,7 @@ use self::path_pattern::PatternRoots;
 use self::reached::ReachedPath;
 use self::rule_origin::RuleOrigin;
 use self::rules::Rules;
+use self::secret_files::SecretFiles;
 use crate::blocking::{Overloaded, RESOLVING};
 use crate::page_url::PageUrl;
 use crate::processes;
@@ -213,6 +214,8 @@ pub(crate) struct Permissions {
     confining: Option<processes::sandbox::Sandbox>,
     /// Where commands look for programs.
     search_path: Arc<OsStr>,
+    /// Where files are that may hold secrets, as far as that is known.
+    secret_files: SecretFiles,
     /// `None`: settings files do not count.
     live: Option<Arc<LiveRules>>,
     /// The rules that people kept; `None`: nobody can keep any.
@@ -262,6 +265,7 @@ impl Permissions {
             confining: None,
             search_path,
             live: None,
+            secret_files: SecretFiles::default(),
             kept: None,
             holder: None,
             session_files: Arc::default(),
@@ -746,7 +750,10 @@ impl Permissions {
                 opened.expose(shows);
             }
             Some(Level::Bwrap) => {
-                opened.mask(&policy.roots, |path| policy.hides(tool, path, false));
+                let is_secret = |path: &Path| {
+                    policy.keeps_secret(tool, path) && !policy.hides(tool, path, false)
+                };
+                opened.mask(is_secret, || self.secret_files.below(&policy.roots));
             }
             None => {}
         }

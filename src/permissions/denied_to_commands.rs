@@ -24,7 +24,7 @@ impl Permissions {
     /// what may hold secrets if that is denied too.
     pub(crate) fn denied_to_commands(&self) -> impl Fn(&[PathBuf], Secrets) -> DeniedPaths + use<> {
         let permissions = self.clone();
-        let known = SecretFiles::default();
+        let known = permissions.secret_files.clone();
         move |roots, secrets| {
             let workspace = Workspace::open(roots.iter().take(1).cloned().collect());
             let rules = match (&permissions.live, &workspace) {

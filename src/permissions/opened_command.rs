@@ -13,17 +13,19 @@ use super::commands::{
 };
 use super::path_lists::{PROTECTED, SENSITIVE};
 use super::path_pattern::PatternRoots;
-use super::secret_files::SecretFiles;
+use super::secret_files::FoundSecrets;
 use crate::workspace::{Target, Workspace};
 
 pub(super) use self::exposed::Exposed;
 pub(super) use self::files::{CommandFile, OwnState, UnknownFile};
+use self::placed::PlacedFiles;
 
 mod below;
 mod changed;
 mod expand;
 mod exposed;
 mod files;
+mod placed;
 #[cfg(test)]
 mod tests;
 
@@ -56,6 +58,8 @@ pub(super) struct CommandAnalysis {
     pub(super) files: Vec<CommandFile>,
     /// Files that are known only when the command runs.
     pub(super) unknown: Vec<UnknownFile>,
+    /// What it copies or moves with a directory.
+    pub(super) placed: PlacedFiles,
     pub(super) removals: Vec<CriticalRemoval>,
     pub(super) risks: Vec<Risk>,
     /// A program of the line that PATH leads to below a root, where anybody may have put it.
@@ -116,22 +120,32 @@ impl OpenedCommand {
         }
     }
 
-    /// Takes out of what a reader would meet in directories the files that the sandbox masks, but
-    /// for those that rules hide. Nothing, if there are more directories than masks are made for.
-    pub(super) fn mask(&mut self, roots: &PatternRoots, hides: impl Fn(&Path) -> bool) {
+    /// Takes out of what a reader would meet in directories the secrets that the sandbox masks:
+    /// none, if there are more directories than masks are made for. `masked` reads the disk.
+    pub(super) fn mask(
+        &mut self,
+        is_secret: impl Fn(&Path) -> bool,
+        masked: impl FnOnce() -> FoundSecrets,
+    ) {
         let CommandAnalysis { reading, files, outside_sandbox, .. } = &mut self.analysis;
         let only_reads = matches!(reading, Reading::Proven | Reading::Reader);
-        let searches = files.iter().any(|file| file.below.is_some());
-        if !only_reads || *outside_sandbox || !searches {
+        if !only_reads || *outside_sandbox {
             return;
         }
-        let secrets = SecretFiles::default().below(roots);
-        if secrets.is_cut {
+        let meets_secret = files
+            .iter()
+            .filter_map(|file| file.below.as_ref())
+            .any(|below| below.paths.iter().any(|path| is_secret(path)));
+        if !meets_secret {
             return;
         }
-        let is_masked = |path: &Path| secrets.paths.iter().any(|secret| path.starts_with(secret));
+        let masked = masked();
+        if masked.is_cut {
+            return;
+        }
+        let is_masked = |path: &Path| masked.paths.iter().any(|secret| path.starts_with(secret));
         for below in files.iter_mut().filter_map(|file| file.below.as_mut()) {
-            below.paths.retain(|path| hides(path) || !is_masked(path));
+            below.paths.retain(|path| !is_secret(path) || !is_masked(path));
         }
     }
 
@@ -183,6 +197,7 @@ impl CommandAnalysis {
             }
             Ok(parsed) => {
                 let (files, unknown) = files::open(&parsed.operands(&place), surroundings);
+                let placed = placed::placed(&files);
                 let risks = parsed.risks(&place, &is_sensitive);
                 let removals = removals(&parsed, &place, &files);
                 let planted = planted(&parsed, surroundings);
@@ -192,6 +207,7 @@ impl CommandAnalysis {
                 Self {
                     files,
                     unknown,
+                    placed,
                     removals,
                     risks,
                     planted,
@@ -213,6 +229,7 @@ impl CommandAnalysis {
             reading,
             files: Vec::new(),
             unknown: Vec::new(),
+            placed: PlacedFiles::default(),
             removals: Vec::new(),
             risks: Vec::new(),
             planted: None,

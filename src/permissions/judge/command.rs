@@ -73,7 +73,7 @@ impl Policy {
         if !self.rules.restrict_paths() {
             return None;
         }
-        placed_files(command).paths.iter().find_map(|path| {
+        command.placed.paths.iter().find_map(|path| {
             let reached = ReachedPath::met(path, false, &self.roots);
             self.rules.denying(self.edit_of(tool, reached)).map(|rule| denied_by(rule, tool))
         })
@@ -254,13 +254,13 @@ impl Policy {
         self.mode == Mode::AcceptEdits
             && command.is_plain_edit()
             && !command.files.iter().any(|file| file.is_in_new_directory)
-            && !placed_files(command).is_cut
+            && !command.placed.is_cut
             && !command.files.iter().any(|file| file.is_written() && is_protected(file))
     }
 
     /// What is in a directory gets a name on a list by being put elsewhere: `cp -r a .github`.
     fn asks_about_placed_files(&self, command: &CommandAnalysis) -> Option<PolicyVerdict> {
-        let placed = placed_files(command);
+        let placed = &command.placed;
         let found = placed.paths.iter().find_map(|path| {
             let reached = ReachedPath::met(path, false, &self.roots);
             let call = self.edit_of("Edit", reached);
@@ -394,36 +394,7 @@ impl Policy {
     }
 }
 
-/// The files that a command puts elsewhere together with the directory that they stand in.
-#[derive(Debug, Default)]
-struct PlacedFiles {
-    paths: Vec<PathBuf>,
-    /// There are more than can be looked at.
-    is_cut: bool,
-}
-
 const MORE_THAN_LOOKED_AT: &str = "it puts more files elsewhere than can be looked at";
-
-/// Where the files end that are in directories which the command copies or moves.
-fn placed_files(command: &CommandAnalysis) -> PlacedFiles {
-    let mut placed = PlacedFiles::default();
-    let is_copied = |file: &&CommandFile| matches!(file.by.as_str(), "cp" | "mv");
-    let copied: Vec<&CommandFile> = command.files.iter().filter(is_copied).collect();
-    for source in copied.iter().filter(|file| !file.is_written() && file.is_directory()) {
-        let from = source.leads_to();
-        let mut same = copied.iter().filter(|file| file.leads_to() == from);
-        let Some(below) = same.find_map(|file| file.below.as_ref()) else {
-            placed.is_cut = true;
-            continue;
-        };
-        placed.is_cut |= below.is_cut;
-        for target in copied.iter().filter(|file| file.is_written() && file.leads_to() != from) {
-            let rests = below.paths.iter().filter_map(|path| path.strip_prefix(from).ok());
-            placed.paths.extend(rests.map(|rest| target.named().join(rest)));
-        }
-    }
-    placed
-}
 
 /// How a line that is not understood avoids the question.
 const SPLIT: &str = "Instead, use several short commands";
