@@ -17,12 +17,11 @@ use rustix::io::Errno;
 
 use crate::text::printable;
 
+pub(crate) use crate::file_id::FileId;
 pub(crate) use bound_directory::{BoundDirectory, DirectoryId, directory_there};
 pub(crate) use directory::Directory;
 pub(crate) use handles::OpenFile;
 pub(crate) use identity::{ContentState, FileVersion};
-
-pub(crate) use crate::file_id::FileId;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use readable_roots::{ReadableRoot, ReadableRoots};
 pub(crate) use replace::ReplaceError;
