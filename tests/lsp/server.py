@@ -9,6 +9,10 @@ MODE = sys.argv[1]
 LOG = sys.argv[2] if len(sys.argv) > 2 else None
 texts = {}
 questions = 0
+# Of what it asked itself: how many answers have not come.
+unanswered = 0
+# A definition that is asked for before they have.
+waiting = None
 # Encodings of positions that a client may be told of.
 ENCODINGS = ["utf-8", "utf-16", "utf-32"]
 
@@ -118,6 +122,9 @@ while True:
         note(f"{method} " + json.dumps(params, sort_keys=True))
     if method is None:
         note("answer " + json.dumps(message.get("result", message.get("error")), sort_keys=True))
+        unanswered -= 1
+        if unanswered == 0 and waiting is not None:
+            send(waiting)
     elif method == "initialize":
         note("options " + json.dumps(params["initializationOptions"], sort_keys=True))
         can = {"definitionProvider": True, "hoverProvider": True, "textDocumentSync": 1}
@@ -136,6 +143,7 @@ while True:
                 uri = f"file:///elsewhere/{other}.py"
                 send({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "diagnostics": []}})
         if MODE == "asks":
+            unanswered = 4
             edit = {"changes": {"file:///tmp/x": []}}
             send({"id": 1, "method": "workspace/applyEdit", "params": {"edit": edit}})
             send({"id": 2, "method": "window/showDocument", "params": {"uri": "file:///etc/passwd"}})
@@ -164,6 +172,9 @@ while True:
             # It has read the project, and the answer is from before.
             status(True)
         answer = {"id": number, "result": found}
+        if unanswered > 0:
+            waiting = answer
+            continue
         send({"id": 99999, "result": []})
         send(answer)
         send(answer)
