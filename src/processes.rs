@@ -18,6 +18,7 @@ mod environment;
 mod handles;
 mod kernel;
 mod last_words;
+mod linked_repository;
 mod masks;
 pub mod measured;
 mod mounts;

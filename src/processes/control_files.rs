@@ -6,6 +6,7 @@ use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
 use super::confinement::MaskKind;
+use super::linked_repository::LinkedRepository;
 use super::masks::{Masks, Placeholder};
 use crate::protected_names::REPOSITORY;
 
@@ -50,6 +51,10 @@ impl ControlFiles {
                     found.repository(&holder.directory.join(REPOSITORY));
                 }
             }
+        }
+        for linked in LinkedRepository::of_all(roots) {
+            found.roots.push(linked.directory.clone());
+            found.linked(&linked);
         }
         found
     }

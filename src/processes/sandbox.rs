@@ -23,6 +23,7 @@ pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
 use super::control_files::{ControlFiles, Snapshot, Survey};
 use super::handles;
+use super::linked_repository::LinkedRepository;
 use super::masks::Masks;
 use super::mounts;
 use super::placeholders::{Placeholders, Sweeper};
@@ -275,7 +276,13 @@ impl Sandbox {
         let (writable, readable, mut opened) = self.shown(roots);
         let roots: Vec<PathBuf> =
             writable.iter().map(|shown| shown.from.path().to_owned()).collect();
-        let writable = shown::outermost(&writable);
+        let mut writable = shown::outermost(&writable);
+        for linked in LinkedRepository::of_all(&roots) {
+            let opens = shown::opened(&Shown::as_it_is(&linked.directory));
+            let (shown, handle) = opens.unzip();
+            writable.extend(shown);
+            opened.extend(handle);
+        }
         let readable = without(readable, &writable);
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };

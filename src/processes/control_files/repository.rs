@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::{ControlFiles, kind};
+use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 
 /// Linked worktrees that are looked at.
@@ -37,6 +38,19 @@ impl ControlFiles {
         }
     }
 
+    /// Protects a repository that lies outside of the roots, and in it what is not the root's:
+    /// other worktrees.
+    pub(super) fn linked(&mut self, linked: &LinkedRepository) {
+        self.git_directory(&linked.directory);
+        let Some(own) = &linked.own else { return };
+        for name in ["HEAD", "index"] {
+            self.present(&linked.directory.join(name));
+        }
+        for other in worktrees(&linked.directory).filter(|other| other != own) {
+            self.present(&other);
+        }
+    }
+
     fn git_directory(&mut self, git: &Path) {
         let is_inside = self.roots.iter().any(|root| git.starts_with(root));
         if !is_inside || !git.is_dir() || !self.repositories.insert(git.to_owned()) {
@@ -63,14 +77,10 @@ impl ControlFiles {
 
     /// The directories of linked worktrees say where the settings are, too.
     fn worktrees(&mut self, git: &Path) {
-        let entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
-        for entry in entries.take(MAX_WORKTREES) {
-            let worktree = entry.path();
-            if kind(&worktree).is_some_and(|kind| kind.is_dir()) {
-                self.present(&worktree.join("commondir"));
-                self.present(&worktree.join("gitdir"));
-                self.worktree_settings(git, &worktree);
-            }
+        for worktree in worktrees(git) {
+            self.present(&worktree.join("commondir"));
+            self.present(&worktree.join("gitdir"));
+            self.worktree_settings(git, &worktree);
         }
     }
 
@@ -103,6 +113,13 @@ impl ControlFiles {
             }
         }
     }
+}
+
+/// The directories of a repository's linked worktrees.
+fn worktrees(git: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
+    let paths = entries.take(MAX_WORKTREES).map(|entry| entry.path());
+    paths.filter(|path| kind(path).is_some_and(|kind| kind.is_dir()))
 }
 
 /// A key in lower case, and its value without quotes.

@@ -23,6 +23,7 @@ use crate::processes::test_support::{FORK_BOMB, marker, processes_with, program,
 
 mod broken_bwrap;
 mod escapes;
+mod linked;
 mod links;
 mod piped;
 mod readers;
