@@ -33,9 +33,11 @@ const NOTHING: Forbidden = Forbidden { short: "", valued: "", long: &[] };
 const LISTING: [&str; 7] =
     ["--list", "-l", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
 
-const COMMANDS: [GitCommand; 13] = [
+const COMMANDS: [GitCommand; 16] = [
     command(&["log", "diff", "show", "blame", "shortlog"], SHOWING, Any),
-    command(&["status", "rev-parse", "ls-files", "ls-tree"], NOTHING, Any),
+    command(&["diff-files", "diff-index", "diff-tree", "range-diff"], SHOWING, Any),
+    command(&["status", "rev-parse", "rev-list", "ls-files", "ls-tree"], NOTHING, Any),
+    command(&["check-attr", "check-ignore", "cherry", "count-objects", "show-ref"], NOTHING, Any),
     command(&["describe", "merge-base", "name-rev", "for-each-ref"], NOTHING, Any),
     command(
         &["grep"],
@@ -89,6 +91,7 @@ const COMMANDS: [GitCommand; 13] = [
     command(&["stash"], SHOWING, First(&["list", "show"], false)),
     command(&["reflog"], SHOWING, First(&["show", "list", "exists"], true)),
     command(&["worktree"], NOTHING, First(&["list"], false)),
+    command(&["submodule"], NOTHING, First(&["status", "summary"], true)),
     command(
         &["config"],
         Forbidden {

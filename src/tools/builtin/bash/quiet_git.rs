@@ -44,6 +44,7 @@ const FUNCTION: &str = "git() { local own=(--no-pager) command=(); \
     case \"${1-} ${2-}\" in 'stash list'|'stash show'|'reflog show') \
     command=(\"$1\" \"$2\" --no-ext-diff --no-textconv); shift; shift;; \
     'reflog list'|'reflog exists') ;; \
-    'diff '*|'log '*|'show '*|'reflog '*|'blame '*) \
+    'diff '*|'diff-files '*|'diff-index '*|'diff-tree '*|'range-diff '*|\
+    'log '*|'show '*|'reflog '*|'blame '*) \
     command=(\"$1\" --no-ext-diff --no-textconv); shift;; esac; \
     command git \"${own[@]}\" \"${command[@]}\" \"$@\"; }";
