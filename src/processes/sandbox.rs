@@ -22,6 +22,7 @@ use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
 use super::control_files::{ControlFiles, Snapshot, Survey};
+use super::git_identity::GitIdentity;
 use super::handles;
 use super::masks::Masks;
 use super::mounts;
@@ -433,6 +434,8 @@ fn without(readable: Vec<Shown>, writable: &[Shown]) -> Vec<Shown> {
 
 /// A confinement in which nothing can be reached.
 fn base(runner: &Runner, level: Level, network: Network) -> Confinement {
-    let home = runner.environment().home().into();
-    Confinement { network, home, ..Confinement::nothing(level) }
+    let home = runner.environment().home();
+    let is_empty = level == Level::Bwrap;
+    let git_settings = is_empty.then(|| GitIdentity::of_person(&home).settings()).flatten();
+    Confinement { network, home: home.into(), git_settings, ..Confinement::nothing(level) }
 }

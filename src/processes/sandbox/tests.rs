@@ -526,6 +526,8 @@ async fn temporary_files_of_a_session_are_there_in_its_next_command_and_private(
         run("one", "echo kept >$TMPDIR/note").await;
         assert_eq!(run("one", "cat $TMPDIR/note").await, "kept\n", "{level}");
         assert!(run("two", "cat $TMPDIR/note").await.contains("No such file"), "{level}");
+        run("one", "mkdir -p $XDG_CACHE_HOME && echo built >$XDG_CACHE_HOME/part").await;
+        assert_eq!(run("one", "cat $XDG_CACHE_HOME/part").await, "built\n", "{level}");
         let other = state.path().join("sessions/one/tmp");
         let mode = fs::metadata(&other).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700);
