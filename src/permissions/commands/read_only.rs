@@ -32,6 +32,25 @@ impl ParsedCommand {
         self.parts.iter().any(shows)
     }
 
+    /// A part, as written, that reads files of which it names only the directory, or another file
+    /// that lists them.
+    pub(crate) fn searching(&self) -> Option<&str> {
+        let searches = |part: &Part| {
+            let has = |texts: &[&str]| {
+                part.words.iter().any(|word| texts.contains(&word.unquoted.as_str()))
+            };
+            let begins = |text| part.words.iter().any(|word| word.unquoted.starts_with(text));
+            match part.program() {
+                Some("git") => has(&["grep", "diff"]),
+                Some("wc" | "sort" | "du") => begins("--files0-from"),
+                Some("file") => begins("-f") || begins("--files-from"),
+                _ => false,
+            }
+        };
+        let mut parts = self.reached.iter().map(|reached| &reached.part);
+        parts.find(|part| searches(part)).map(|part| part.source.as_str())
+    }
+
     /// Whether a part leads to another directory.
     pub(crate) fn changes_directory(&self) -> bool {
         let changes = |part: &Part| matches!(part.program(), Some("cd" | "pushd" | "popd"));
