@@ -312,17 +312,4 @@ mod tests {
         let found = SecretFiles::default().below(&roots);
         assert_eq!(found.paths, [inner.join("a/.env"), ground.path().join("b/.env")]);
     }
-
-    #[test]
-    #[ignore = "prints a time"]
-    fn measured() {
-        let root = PathBuf::from(std::env::var("ROOT").unwrap());
-        let roots = PatternRoots { home: "/nowhere".into(), roots: vec![root] };
-        let secrets = SecretFiles::default();
-        for _ in 0..6 {
-            let at = SystemTime::now();
-            let found = secrets.below(&roots);
-            println!("{:?} {} {}", at.elapsed(), found.paths.len(), found.is_cut);
-        }
-    }
 }
