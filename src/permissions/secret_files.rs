@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -205,6 +205,8 @@ fn is_settled(metadata: &Metadata) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn found(secrets: &SecretFiles, root: &Path) -> Vec<String> {

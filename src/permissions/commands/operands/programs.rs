@@ -51,10 +51,6 @@ impl Program {
         Self { files, ..self }
     }
 
-    const fn attached(self, attached: &'static str) -> Self {
-        Self { options: Options { attached, ..self.options }, ..self }
-    }
-
     const fn recursive(self, recursive: &'static [&'static str]) -> Self {
         Self { recursive, ..self }
     }
