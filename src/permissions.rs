@@ -754,6 +754,7 @@ impl Permissions {
                     policy.keeps_secret(tool, path) && !policy.hides(tool, path, false)
                 };
                 opened.mask(is_secret, || self.secret_files.below(&policy.roots));
+                opened.look_for_unseen(|| self.secret_files.is_cut(&policy.roots));
             }
             None => {}
         }

@@ -15,6 +15,7 @@ mod connection;
 mod control_files;
 mod descriptors;
 mod environment;
+mod git_identity;
 mod handles;
 mod kernel;
 mod last_words;

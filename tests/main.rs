@@ -19,6 +19,7 @@ mod mcp;
 mod openapi;
 mod outside;
 mod permissions;
+mod projects;
 mod prompt;
 mod readme;
 mod renderers;

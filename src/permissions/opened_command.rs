@@ -68,6 +68,9 @@ pub(super) struct CommandAnalysis {
     reading: Reading,
     /// What a reader could show where the sandbox has no masks.
     pub(super) exposed: Option<Exposed>,
+    /// What of a reader may read files that nobody has looked at: there are more directories than
+    /// the sandbox finds secrets in.
+    pub(super) unseen: Option<String>,
     /// What the words of programs that are not known may name.
     pub(super) possible_files: Vec<PathBuf>,
     pub(super) outside_sandbox: bool,
@@ -120,8 +123,8 @@ impl OpenedCommand {
         }
     }
 
-    /// Takes out of what a reader would meet in directories the secrets that the sandbox masks:
-    /// none, if there are more directories than masks are made for. `masked` reads the disk.
+    /// Takes out of what a reader would meet in directories the secrets that the sandbox masks.
+    /// `masked` reads the disk.
     pub(super) fn mask(
         &mut self,
         is_secret: impl Fn(&Path) -> bool,
@@ -140,12 +143,18 @@ impl OpenedCommand {
             return;
         }
         let masked = masked();
-        if masked.is_cut {
-            return;
-        }
         let is_masked = |path: &Path| masked.paths.iter().any(|secret| path.starts_with(secret));
         for below in files.iter_mut().filter_map(|file| file.below.as_mut()) {
             below.paths.retain(|path| !is_secret(path) || !is_masked(path));
+        }
+    }
+
+    /// Looks whether a reader may read what is in directories that the sandbox does not look
+    /// through for secrets. `is_cut` says whether there are any, and reads the disk.
+    pub(super) fn look_for_unseen(&mut self, is_cut: impl FnOnce() -> bool) {
+        let analysis = &mut self.analysis;
+        if analysis.reading == Reading::Reader && !analysis.outside_sandbox {
+            analysis.unseen = analysis.reaching().filter(|_| is_cut());
         }
     }
 
@@ -234,9 +243,25 @@ impl CommandAnalysis {
             risks: Vec::new(),
             planted: None,
             exposed: None,
+            unseen: None,
             possible_files: Vec::new(),
             outside_sandbox: false,
         }
+    }
+
+    /// What of the line reads files that it does not name one by one. Searches of directories are
+    /// walked, and do not count.
+    fn reaching(&self) -> Option<String> {
+        if let Some(file) = self.unknown.first() {
+            return Some(format!("`{}` reads by `{}`", file.by, file.written));
+        }
+        let is_compared = |file: &&CommandFile| file.by == "diff" && file.is_directory();
+        let compared = self.files.iter().find(is_compared).filter(|file| file.below.is_none());
+        if let Some(directory) = compared {
+            return Some(format!("`diff` reads in {}", directory.named().display()));
+        }
+        let parsed = self.parsed.as_ref().ok()?;
+        parsed.searching().map(|part| format!("`{part}` reads"))
     }
 
     /// Why not every part of the line is known.

@@ -2,11 +2,10 @@
 //! commands that nobody has approved. Remembers what it has seen, so that the next command pays
 //! one look for each directory that has not changed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::ffi::OsString;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -16,33 +15,53 @@ use super::reached::ReachedPath;
 use crate::sync;
 
 /// How many directories are looked into, nearest to the root first, and how many entries of one.
-/// To ask whether a directory has changed takes a few microseconds.
-const MAX_DIRECTORIES: usize = 2000;
+/// To ask whether a directory has changed is one call of the system: half a microsecond, or two or
+/// three in a virtual machine.
+pub(super) const MAX_DIRECTORIES: usize = 10_000;
 const MAX_ENTRIES: usize = 20_000;
+
+/// How many directories of dependencies are looked into besides. They hold the files of others,
+/// among them keys for tests; what lies beyond is not masked, and nobody is asked about it.
+const MAX_DEPENDENCIES: usize = 500;
+
+/// How many roots are remembered.
+const MAX_ROOTS: usize = 64;
 
 /// A change within the same tick of the clock as the look shows in no time stamp.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Package managers and compilers fill these with the files of others; git keeps its data in the
-/// last one under names of its own.
-const SKIPPED: [&str; 7] =
-    ["node_modules", "target", "__pycache__", ".venv", "venv", ".tox", ".git"];
+/// Package managers and compilers fill these with the files of others.
+const DEPENDENCIES: [&str; 5] = ["node_modules", "target", ".venv", "venv", ".tox"];
 
-/// What is known of directories. Clones share it.
+/// Nothing in these is for people to read. git keeps its data under names of its own.
+const SKIPPED: [&str; 2] = ["__pycache__", ".git"];
+
+/// What is known of the roots. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SecretFiles(Arc<Mutex<Known>>);
 
-/// What each directory holds, and how it was when that was read.
-type Known = HashMap<PathBuf, (Stamp, Arc<Listing>)>;
+#[derive(Debug, Default)]
+struct Known {
+    roots: HashMap<PathBuf, Directory>,
+    /// The roots of the last look that came to its end with less than half of what it may look
+    /// into.
+    roomy: Vec<PathBuf>,
+}
 
 /// Changes whenever the directory does; nobody but root can set it back.
 type Stamp = (u64, u64, i64, i64);
 
-#[derive(Debug, Default)]
-struct Listing {
+/// A directory, and what was in it at the last look.
+#[derive(Debug)]
+struct Directory {
+    path: PathBuf,
+    /// How it was then. `None`: it has to be read again.
+    stamp: Option<Stamp>,
     /// Files, and directories as a whole.
-    secrets: Vec<OsString>,
-    subdirectories: Vec<OsString>,
+    secrets: Vec<PathBuf>,
+    subdirectories: Vec<Directory>,
+    /// Those that hold dependencies.
+    dependencies: Vec<Directory>,
     is_cut: bool,
 }
 
@@ -50,7 +69,7 @@ struct Listing {
 #[derive(Debug, Default)]
 pub(super) struct FoundSecrets {
     pub(super) paths: Vec<PathBuf>,
-    /// There was more than is looked at.
+    /// There was more than is looked at. Dependencies do not count.
     pub(super) is_cut: bool,
 }
 
@@ -59,43 +78,121 @@ impl SecretFiles {
     pub(super) fn below(&self, roots: &PatternRoots) -> FoundSecrets {
         let mut known = sync::lock(&self.0);
         let mut found = FoundSecrets::default();
-        let mut visited = HashSet::new();
-        let mut waiting: VecDeque<PathBuf> = roots.roots.iter().cloned().collect();
-        while let Some(directory) = waiting.pop_front() {
-            if MAX_DIRECTORIES <= visited.len() {
-                found.is_cut = true;
-                break;
-            }
-            if !visited.insert(directory.clone()) {
-                continue;
-            }
-            let listing = listing(&mut known, &directory, roots);
-            found.is_cut |= listing.is_cut;
-            found.paths.extend(listing.secrets.iter().map(|name| directory.join(name)));
-            waiting.extend(listing.subdirectories.iter().map(|name| directory.join(name)));
+        let mut left = Left { directories: MAX_DIRECTORIES, dependencies: MAX_DEPENDENCIES };
+        for root in &roots.roots {
+            let unread = || Directory::unread(root.clone());
+            let directory = known.roots.entry(root.clone()).or_insert_with(unread);
+            directory.look_through(roots, &mut left, &mut found);
         }
-        if MAX_DIRECTORIES * 8 < known.len() {
-            known.retain(|directory, _| visited.contains(directory));
+        if MAX_ROOTS < known.roots.len() {
+            known.roots.retain(|root, _| roots.roots.contains(root));
         }
+        let is_roomy = !found.is_cut && MAX_DIRECTORIES < 2 * left.directories;
+        known.roomy = if is_roomy { roots.roots.clone() } else { Vec::new() };
+        // One root may lie in another.
+        found.paths.sort();
+        found.paths.dedup();
         found
     }
 }
 
-fn listing(known: &mut Known, directory: &Path, roots: &PatternRoots) -> Arc<Listing> {
-    let Some(metadata) = fs::symlink_metadata(directory).ok().filter(Metadata::is_dir) else {
-        return Arc::default();
-    };
-    let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-    if let Some((_, listing)) = known.get(directory).filter(|(seen, _)| *seen == stamp) {
-        return Arc::clone(listing);
+impl SecretFiles {
+    /// Whether there is more below the roots than is looked at. Where the last look was far from its
+    /// limit there is no other one: each command that is confined brings the next.
+    pub(super) fn is_cut(&self, roots: &PatternRoots) -> bool {
+        let is_roomy = sync::lock(&self.0).roomy == roots.roots;
+        !is_roomy && self.below(roots).is_cut
     }
-    let listing = Arc::new(Listing::read(directory, roots));
-    if is_settled(&metadata) {
-        known.insert(directory.to_owned(), (stamp, Arc::clone(&listing)));
-    } else {
-        known.remove(directory);
+}
+
+/// How many directories may still be looked into.
+struct Left {
+    directories: usize,
+    dependencies: usize,
+}
+
+impl Directory {
+    fn unread(path: PathBuf) -> Self {
+        Self {
+            path,
+            stamp: None,
+            secrets: Vec::new(),
+            subdirectories: Vec::new(),
+            dependencies: Vec::new(),
+            is_cut: false,
+        }
     }
-    listing
+
+    /// Adds what is found in it and below, the nearest directories first, and dependencies last.
+    fn look_through(&mut self, roots: &PatternRoots, left: &mut Left, found: &mut FoundSecrets) {
+        let mut waiting = VecDeque::from([self]);
+        let mut of_others = VecDeque::new();
+        while let Some(directory) = waiting.pop_front() {
+            let Some(fewer) = left.directories.checked_sub(1) else {
+                found.is_cut = true;
+                break;
+            };
+            left.directories = fewer;
+            directory.refresh(roots);
+            found.is_cut |= directory.is_cut;
+            found.paths.extend_from_slice(&directory.secrets);
+            waiting.extend(&mut directory.subdirectories);
+            of_others.extend(&mut directory.dependencies);
+        }
+        while let Some(directory) = of_others.pop_front() {
+            let Some(fewer) = left.dependencies.checked_sub(1) else { break };
+            left.dependencies = fewer;
+            directory.refresh(roots);
+            found.paths.extend_from_slice(&directory.secrets);
+            of_others.extend(&mut directory.subdirectories);
+            of_others.extend(&mut directory.dependencies);
+        }
+    }
+
+    /// Reads it if it has changed since the last look.
+    fn refresh(&mut self, roots: &PatternRoots) {
+        let Some(metadata) = fs::symlink_metadata(&self.path).ok().filter(Metadata::is_dir) else {
+            *self = Self::unread(std::mem::take(&mut self.path));
+            return;
+        };
+        let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+        if self.stamp != Some(stamp) {
+            self.read(roots);
+            self.stamp = is_settled(&metadata).then_some(stamp);
+        }
+    }
+
+    /// Reads it. What is known of directories in it that are still there stays known.
+    fn read(&mut self, roots: &PatternRoots) {
+        let fresh = Self::unread(std::mem::take(&mut self.path));
+        let before = std::mem::replace(self, fresh);
+        let before = before.subdirectories.into_iter().chain(before.dependencies);
+        let mut before: HashMap<PathBuf, Self> =
+            before.map(|directory| (directory.path.clone(), directory)).collect();
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        for (count, entry) in entries.enumerate() {
+            if MAX_ENTRIES <= count {
+                self.is_cut = true;
+                break;
+            }
+            let name = entry.file_name();
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let path = self.path.join(&name);
+            if ReachedPath::met(&path, is_directory, roots).on(&SENSITIVE).is_some() {
+                self.secrets.push(path);
+                continue;
+            }
+            if !is_directory || SKIPPED.iter().any(|skipped| name == *skipped) {
+                continue;
+            }
+            let directory = before.remove(&path).unwrap_or_else(|| Self::unread(path));
+            if DEPENDENCIES.iter().any(|known| name == *known) {
+                self.dependencies.push(directory);
+            } else {
+                self.subdirectories.push(directory);
+            }
+        }
+    }
 }
 
 fn is_settled(metadata: &Metadata) -> bool {
@@ -106,30 +203,10 @@ fn is_settled(metadata: &Metadata) -> bool {
     settled.is_some_and(|settled| settled < SystemTime::now())
 }
 
-impl Listing {
-    fn read(directory: &Path, roots: &PatternRoots) -> Self {
-        let mut listing = Self::default();
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        for (count, entry) in entries.enumerate() {
-            if MAX_ENTRIES <= count {
-                listing.is_cut = true;
-                break;
-            }
-            let name = entry.file_name();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let path = directory.join(&name);
-            if ReachedPath::met(&path, is_directory, roots).on(&SENSITIVE).is_some() {
-                listing.secrets.push(name);
-            } else if is_directory && !SKIPPED.iter().any(|skipped| name == *skipped) {
-                listing.subdirectories.push(name);
-            }
-        }
-        listing
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn found(secrets: &SecretFiles, root: &Path) -> Vec<String> {
@@ -159,10 +236,13 @@ mod tests {
             fs::write(root.join(name), "").unwrap();
         }
         let secrets = SecretFiles::default();
-        let expected = [".env", "a/.aws", "a/b/c/d/key.pem"];
+        let expected = [".env", "a/.aws", "a/b/c/d/key.pem", "node_modules/x/test.pem"];
         assert_eq!(found(&secrets, root), expected);
         fs::write(root.join("a/b/.netrc"), "").unwrap();
-        assert_eq!(found(&secrets, root), [".env", "a/.aws", "a/b/.netrc", "a/b/c/d/key.pem"]);
+        assert_eq!(
+            found(&secrets, root),
+            [".env", "a/.aws", "a/b/.netrc", "a/b/c/d/key.pem", "node_modules/x/test.pem"]
+        );
         fs::remove_file(root.join("a/b/.netrc")).unwrap();
         assert_eq!(found(&secrets, root), expected);
     }
@@ -177,5 +257,61 @@ mod tests {
         let roots = PatternRoots { home: "/x".into(), roots: vec![ground.path().to_owned()] };
         let found = SecretFiles::default().below(&roots);
         assert!(found.is_cut && found.paths == [ground.path().join(".env")]);
+    }
+
+    #[test]
+    fn dependencies_have_a_limit_of_their_own() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = ground.path();
+        for number in 0..MAX_DEPENDENCIES {
+            fs::create_dir_all(root.join(format!("node_modules/d{number}/e"))).unwrap();
+        }
+        fs::write(root.join("node_modules/.npmrc"), "").unwrap();
+        fs::create_dir(root.join("z")).unwrap();
+        fs::write(root.join("z/.env"), "").unwrap();
+        // They end nobody's look at the rest, and are not told.
+        assert_eq!(found(&SecretFiles::default(), root), ["node_modules/.npmrc", "z/.env"]);
+    }
+
+    #[test]
+    fn what_is_known_of_a_directory_stays_known_when_one_beside_it_comes_or_goes() {
+        let ground = tempfile::tempdir().unwrap();
+        let root = ground.path();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/.env"), "").unwrap();
+        let roots = PatternRoots { home: "/nowhere".into(), roots: vec![root.to_owned()] };
+        let mut directory = Directory::unread(root.to_owned());
+        let look = |directory: &mut Directory| {
+            let mut left = Left { directories: 10, dependencies: 10 };
+            let mut found = FoundSecrets::default();
+            directory.look_through(&roots, &mut left, &mut found);
+            found.paths
+        };
+        assert_eq!(look(&mut directory), [root.join("a/b/.env")]);
+        // As if it were old enough.
+        let b = &mut directory.subdirectories[0].subdirectories[0];
+        let metadata = fs::symlink_metadata(&b.path).unwrap();
+        b.stamp = Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()));
+        b.secrets = vec![root.join("kept")];
+        fs::create_dir(root.join("new")).unwrap();
+        assert_eq!(look(&mut directory), [root.join("kept")]);
+        fs::remove_dir(root.join("new")).unwrap();
+        fs::rename(root.join("a/b"), root.join("a/c")).unwrap();
+        assert_eq!(look(&mut directory), [root.join("a/c/.env")]);
+    }
+
+    /// A nested root counts twice, and what is in it is told once.
+    #[test]
+    fn a_root_in_another_one_is_looked_through_as_well() {
+        let ground = tempfile::tempdir().unwrap();
+        let inner = ground.path().join(".git/inner");
+        fs::create_dir_all(inner.join("a")).unwrap();
+        fs::create_dir(ground.path().join("b")).unwrap();
+        fs::write(inner.join("a/.env"), "").unwrap();
+        fs::write(ground.path().join("b/.env"), "").unwrap();
+        let all = [ground.path().to_owned(), inner.clone(), ground.path().join("b")];
+        let roots = PatternRoots { home: "/nowhere".into(), roots: all.to_vec() };
+        let found = SecretFiles::default().below(&roots);
+        assert_eq!(found.paths, [inner.join("a/.env"), ground.path().join("b/.env")]);
     }
 }

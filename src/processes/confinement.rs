@@ -57,6 +57,8 @@ pub(crate) struct Confinement {
     pub(crate) temporary: Place,
     /// What `~` means. Only what `readable` names of it can be seen.
     pub(crate) home: Place,
+    /// Settings of git for a home that is empty in bubblewrap.
+    pub(crate) git_settings: Option<String>,
     /// Outer ones first. Landlock has no masks.
     pub(crate) masks: Vec<Mask>,
     /// The machine's own mounts below what is writable, which come with it.
@@ -126,6 +128,7 @@ impl Confinement {
             readable: Vec::new(),
             temporary: nowhere.into(),
             home: nowhere.into(),
+            git_settings: None,
             masks: Vec::new(),
             mounted: Vec::new(),
         }

@@ -23,6 +23,11 @@ const SET: [(&str, &str); 6] = [
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
 
+/// Where programs of a confined command keep what they have built or downloaded, below its
+/// directory for temporary files.
+const CACHES: [(&str, &str); 2] =
+    [("XDG_CACHE_HOME", ".cache"), ("npm_config_cache", ".cache/npm")];
+
 /// For a server that was started without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -91,7 +96,14 @@ impl Environment {
             all.push((name.into(), value.into()));
         };
         if let Some(confinement) = confinement {
-            set("TMPDIR", confinement.temporary_inside());
+            let temporary = confinement.temporary_inside();
+            set("TMPDIR", temporary);
+            // In home they would be lost after each command, or could not be made.
+            for (name, place) in CACHES {
+                if !self.0.iter().any(|(known, _)| known == name) {
+                    set(name, &temporary.join(place));
+                }
+            }
             // git fails where it has settings in home that it cannot read.
             if confinement.closes_home() {
                 set("GIT_CONFIG_GLOBAL", Path::new("/dev/null"));
@@ -109,6 +121,7 @@ fn is_allowed(name: &OsStr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::confinement::Level;
 
     fn names(variables: &[(&str, &str)]) -> Vec<String> {
         let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
@@ -151,6 +164,21 @@ mod tests {
         assert_eq!(value("LANG").as_deref(), Some("de"));
         assert_eq!((value("FOO").as_deref(), value("LD_PRELOAD")), (Some("2"), None));
         assert_eq!(value("PATH").as_deref(), Some(DEFAULT_PATH));
+    }
+
+    #[test]
+    fn a_confined_program_keeps_its_cache_with_the_temporary_files() {
+        let environment = Environment::allowed([("LANG".into(), "C".into())]);
+        let told = environment.with_variables([("npm_config_cache", "/data/npm")]);
+        let confinement = Confinement::nothing(Level::Bwrap);
+        let confined = told.confined(Some(&confinement));
+        let values = |name: &str| -> Vec<_> {
+            let named = confined.iter().filter(|(known, _)| known == name);
+            named.map(|(_, value)| value.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(values("XDG_CACHE_HOME"), ["/tmp/.cache"]);
+        assert_eq!(values("npm_config_cache"), ["/data/npm"], "a settings file says so");
+        assert!(!told.confined(None).iter().any(|(name, _)| name == "XDG_CACHE_HOME"));
     }
 
     #[test]

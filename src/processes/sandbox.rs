@@ -22,6 +22,7 @@ use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
 use super::control_files::{ControlFiles, Snapshot, Survey};
+use super::git_identity::GitIdentity;
 use super::handles;
 use super::linked_repository::LinkedRepository;
 use super::masks::Masks;
@@ -86,9 +87,19 @@ pub(crate) struct Confined {
     /// There are more files than were looked through for what rules deny.
     pub(crate) is_cut: bool,
     sandbox: Sandbox,
+    view: View,
     roots: Vec<PathBuf>,
     before: Before,
     guard: Arc<Guard>,
+}
+
+/// What a command is to see, and what it may do there.
+#[derive(Clone, Debug)]
+struct View {
+    level: Level,
+    right: Right,
+    roots: Vec<PathBuf>,
+    session: Option<String>,
 }
 
 /// The control files before a command.
@@ -112,6 +123,11 @@ struct Guard {
 }
 
 impl Confined {
+    /// The same for another start, with all files as they are now.
+    pub(crate) async fn renewed(&self) -> io::Result<Self> {
+        self.sandbox.confine_in(self.view.clone()).await
+    }
+
     /// What the runner holds until the last process of the command has ended.
     pub(crate) fn guard(&self) -> KeptAlive {
         KeptAlive::new(self.guard.clone())
@@ -249,31 +265,30 @@ impl Sandbox {
         session: Option<&str>,
     ) -> io::Result<Option<Confined>> {
         let Some(level) = self.level().await else { return Ok(None) };
+        let view = View { level, right, roots, session: session.map(str::to_owned) };
+        self.confine_in(view).await.map(Some)
+    }
+
+    async fn confine_in(&self, view: View) -> io::Result<Confined> {
         let sandbox = self.clone();
-        let session = session.map(str::to_owned);
         // It looks for control files below the roots.
         let confine = move || {
             let mut attempts = 0;
             loop {
                 attempts += 1;
-                let confined = sandbox.confine_at(level, right, &roots, session.as_deref());
+                let confined = sandbox.confine_at(&view);
                 let is_exchanged = confined.as_ref().is_err_and(is_exchanged);
                 if !is_exchanged || MAX_ATTEMPTS <= attempts {
                     return confined;
                 }
             }
         };
-        tokio::task::spawn_blocking(confine).await.map_err(io::Error::other)?.map(Some)
+        tokio::task::spawn_blocking(confine).await.map_err(io::Error::other)?
     }
 
-    fn confine_at(
-        &self,
-        level: Level,
-        right: Right,
-        roots: &[PathBuf],
-        session: Option<&str>,
-    ) -> io::Result<Confined> {
-        let (writable, readable, mut opened) = self.shown(roots);
+    fn confine_at(&self, view: &View) -> io::Result<Confined> {
+        let View { level, right, .. } = *view;
+        let (writable, readable, mut opened) = self.shown(&view.roots);
         let roots: Vec<PathBuf> =
             writable.iter().map(|shown| shown.from.path().to_owned()).collect();
         let mut writable = shown::outermost(&writable);
@@ -300,7 +315,7 @@ impl Sandbox {
             held.before.open_paths = found.present_paths();
         }
         held.before.open = Snapshot::take(&held.before.open_paths);
-        let (temporary, own) = self.temporary(session)?;
+        let (temporary, own) = self.temporary(view.session.as_deref())?;
         let temporary = temporary.into();
         let confinement =
             Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
@@ -309,6 +324,7 @@ impl Sandbox {
             confinement: Arc::new(confinement),
             is_cut: held.is_cut,
             sandbox: self.clone(),
+            view: view.clone(),
             roots,
             before: held.before,
             guard: Arc::new(guard),
@@ -440,6 +456,8 @@ fn without(readable: Vec<Shown>, writable: &[Shown]) -> Vec<Shown> {
 
 /// A confinement in which nothing can be reached.
 fn base(runner: &Runner, level: Level, network: Network) -> Confinement {
-    let home = runner.environment().home().into();
-    Confinement { network, home, ..Confinement::nothing(level) }
+    let home = runner.environment().home();
+    let is_empty = level == Level::Bwrap;
+    let git_settings = is_empty.then(|| GitIdentity::of_person(&home).settings()).flatten();
+    Confinement { network, home: home.into(), git_settings, ..Confinement::nothing(level) }
 }

@@ -8,8 +8,9 @@ use super::directories::{Directories, Place, directories, normalized, value};
 use super::part::{Part, Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word};
 
+pub(super) use self::arguments::GivenOption;
 pub(crate) use self::changes::{ChangedName, ChangesBefore, NameChange};
-pub(super) use self::programs::{SHOWING_GIT, starting_points};
+pub(super) use self::programs::{SHOWING_GIT, sed_arguments, starting_points};
 pub(super) use self::sed_script::SedScript;
 
 mod arguments;

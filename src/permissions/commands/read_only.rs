@@ -1,7 +1,7 @@
 //! Proves that a line only reads: every program and every flag of it is on a list.
 
 use super::ParsedCommand;
-use super::operands::{SHOWING_GIT, SedScript};
+use super::operands::{GivenOption, SHOWING_GIT, SedScript, sed_arguments};
 use super::part::Part;
 use super::readers::check_git;
 use super::word::Word;
@@ -30,6 +30,25 @@ impl ParsedCommand {
             is_git && part.words.iter().any(|word| SHOWING_GIT.contains(&word.unquoted.as_str()))
         };
         self.parts.iter().any(shows)
+    }
+
+    /// A part, as written, that reads files of which it names only the directory, or another file
+    /// that lists them.
+    pub(crate) fn searching(&self) -> Option<&str> {
+        let searches = |part: &Part| {
+            let has = |texts: &[&str]| {
+                part.words.iter().any(|word| texts.contains(&word.unquoted.as_str()))
+            };
+            let begins = |text| part.words.iter().any(|word| word.unquoted.starts_with(text));
+            match part.program() {
+                Some("git") => has(&["grep", "diff"]),
+                Some("wc" | "sort" | "du") => begins("--files0-from"),
+                Some("file") => begins("-f") || begins("--files-from"),
+                _ => false,
+            }
+        };
+        let mut parts = self.reached.iter().map(|reached| &reached.part);
+        parts.find(|part| searches(part)).map(|part| part.source.as_str())
     }
 
     /// Whether a part leads to another directory.
@@ -94,68 +113,43 @@ fn is_editor(part: &Part) -> bool {
 
 /// Whether sed does nothing but substitute in the files that it names, and keep copies of them.
 fn is_plain_sed(arguments: &[Word]) -> bool {
-    let mut scripts = Vec::new();
-    let mut operands = Vec::new();
-    let mut words = arguments.iter().map(|word| word.unquoted.as_str());
-    while let Some(word) = words.next() {
-        if word == "--" {
-            operands.extend(words);
-            break;
-        }
-        if let Some(script) = word.strip_prefix("--expression=") {
-            scripts.push(script);
-        } else if word.starts_with("--") {
-            if !SED_OPTIONS.contains(&word) && !word.starts_with("--in-place=") {
-                return false;
-            }
-        } else if word.starts_with('-') && word.len() > 1 {
-            match sed_letters(&word[1..]) {
-                SedLetters::Flags => {}
-                SedLetters::Script("") => scripts.extend(words.next()),
-                SedLetters::Script(script) => scripts.push(script),
-                SedLetters::Unknown => return false,
-            }
-        } else {
-            operands.push(word);
-        }
+    let arguments = sed_arguments(arguments);
+    if !arguments.options.iter().all(is_plain_sed_option) {
+        return false;
     }
+    let mut scripts: Vec<&Word> = arguments.values(&SED_SCRIPTS).collect();
     if scripts.is_empty() {
-        scripts.extend(operands.first());
+        scripts.extend(arguments.operands.first());
     }
-    let substitutes = |script: &&str| SedScript::read(script) == SedScript::Substitutes;
+    let substitutes = |script: &&Word| SedScript::read(&script.unquoted) == SedScript::Substitutes;
     !scripts.is_empty() && scripts.iter().all(substitutes)
 }
 
-const SED_OPTIONS: [&str; 8] = [
-    "--in-place",
-    "--null-data",
-    "--posix",
-    "--quiet",
-    "--regexp-extended",
-    "--sandbox",
-    "--separate",
-    "--silent",
+const SED_SCRIPTS: [&str; 2] = ["e", "expression"];
+
+/// What follows these is the ending of copies, which are files of their own.
+const SED_IN_PLACE: [&str; 2] = ["i", "in-place"];
+
+const SED_FLAGS: [&str; 13] = [
+    "E",
+    "n",
+    "r",
+    "s",
+    "u",
+    "z",
+    "null-data",
+    "posix",
+    "quiet",
+    "regexp-extended",
+    "sandbox",
+    "separate",
+    "silent",
 ];
 
-/// What the letters of one word mean to sed.
-enum SedLetters<'a> {
-    Flags,
-    /// The script that follows `e`, if it does in the same word.
-    Script(&'a str),
-    Unknown,
-}
-
-fn sed_letters(letters: &str) -> SedLetters<'_> {
-    for (at, letter) in letters.char_indices() {
-        match letter {
-            'E' | 'n' | 'r' | 's' | 'u' | 'z' => {}
-            // The rest is the ending of the copies, which are files of their own.
-            'i' => return SedLetters::Flags,
-            'e' => return SedLetters::Script(&letters[at + 1..]),
-            _ => return SedLetters::Unknown,
-        }
-    }
-    SedLetters::Flags
+fn is_plain_sed_option(option: &GivenOption) -> bool {
+    let name = option.name.as_str();
+    let is_flag = SED_FLAGS.contains(&name) && option.value.is_none();
+    is_flag || SED_SCRIPTS.contains(&name) || SED_IN_PLACE.contains(&name)
 }
 
 /// The program and its arguments, if nothing in them is expanded and nothing stands beside them.

@@ -208,7 +208,9 @@ impl Policy {
             );
             Some(asks(why, "Instead, name the files"))
         };
-        files().or_else(|| self.asks_about_placed_files(command)).or_else(unknown)
+        let unseen = || command.unseen.as_ref().filter(|_| is_reader).map(|it| reads_unseen(it));
+        let asked = files().or_else(|| self.asks_about_placed_files(command)).or_else(unknown);
+        asked.or_else(unseen)
     }
 
     fn asks_about_file(&self, tool: &str, file: &CommandFile) -> Option<PolicyVerdict> {
@@ -401,6 +403,15 @@ const SPLIT: &str = "Instead, use several short commands";
 
 fn asks(why: String, instead: &'static str) -> PolicyVerdict {
     PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Instead(instead) }
+}
+
+/// Asks about a reader from which files cannot be hidden that nobody has looked at.
+fn reads_unseen(what: &str) -> PolicyVerdict {
+    let why = format!(
+        "{what} files that it does not name, and the workspace has more directories than are \
+         looked through for secrets"
+    );
+    asks(why, "Instead, name the files")
 }
 
 /// Why a reader is not run unasked where nothing can be hidden from it.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use insta::assert_snapshot;
 
 use crate::permissions::judge::Confined;
+use crate::permissions::secret_files::MAX_DIRECTORIES;
 use crate::permissions::{
     AccessKind, AccessRequest, ExcludedPaths, Grants, Judgement, KnownTool, Mode,
     PermissionSettings, Permissions, Refusal, SandboxMode,
@@ -822,9 +823,38 @@ async fn s7_a_search_that_is_confined_to_reading_asks_about_no_masked_file() {
     let unmasked = ground();
     fs::create_dir_all(unmasked.path("ws/node_modules/x")).unwrap();
     fs::write(unmasked.path("ws/node_modules/x/.env"), "").unwrap();
+    unmasked.check(&lines, "reads").await;
+    fs::create_dir(unmasked.path("ws/__pycache__")).unwrap();
+    fs::write(unmasked.path("ws/__pycache__/.env"), "").unwrap();
     unmasked.check(&["grep -rn x ."], "asks: `grep` would read").await;
     let landlock = Ground::new().without_state().at_level(Level::Landlock, false);
     landlock.check(&["rg x"], "asks: ").await;
+}
+
+/// In so large a workspace the sandbox does not know all secrets.
+#[tokio::test]
+async fn g7_a_reader_that_may_reach_what_nobody_has_looked_through_asks() {
+    let ground = Ground::new().without_state().at_level(Level::Bwrap, false);
+    let lines = [
+        "cat \"$x\"",
+        "find . -name '*.txt' | xargs cat",
+        "while read -r f; do head -1 \"$f\"; done <a",
+        "git grep x",
+        "git diff",
+        "diff src plain",
+        "wc --files0-from=a",
+    ];
+    ground.check(&lines, "reads").await;
+    for number in 0..MAX_DIRECTORIES {
+        fs::create_dir(ground.path(&format!("ws/d{number}"))).unwrap();
+    }
+    ground.check(&lines, "asks: ").await;
+    ground.check(&lines[..1], "asks: `cat` reads by `\"$x\"` files that it does not name").await;
+    // What these read is named, looked at, or no content of a file.
+    let harmless =
+        ["sort a", "git log --oneline", "find . -name x", "ls -R", "tree", "sed -n 1p a"];
+    ground.check(&harmless, "reads").await;
+    ground.check(&["cat a", "head -3 src/b | wc -l", "rg x", "grep -rn x ."], "reads").await;
 }
 
 #[tokio::test]

@@ -269,11 +269,12 @@ E"#;
 
 /// git ends where it has settings in home that it cannot read, and most people have some.
 #[tokio::test]
-async fn git_works_without_the_settings_in_home() {
+async fn git_works_without_the_settings_in_home_but_for_the_name_of_the_person() {
     for level in LEVELS {
         let mut ground = Ground::new(level);
         let home = ground.path("outside");
-        fs::write(home.join(".gitconfig"), "[user]\nname = hidden\n").unwrap();
+        let of_git = "[user]\nname = Ada\n[alias]\nname = hidden\n";
+        fs::write(home.join(".gitconfig"), of_git).unwrap();
         let variables = [("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), home.into())];
         let runner = Runner::new(program(), Environment::allowed(variables), None);
         let settings = SandboxSettings { levels: vec![level], ..SandboxSettings::default() };
@@ -284,10 +285,13 @@ async fn git_works_without_the_settings_in_home() {
         }
         let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
         let confined = confined.unwrap().unwrap();
-        let text = "git init -q made && git -C made status -s && git config user.name; echo $?";
+        let text = "git init -q made && git -C made status -s && git config user.name; \
+            git config alias.name; echo $?";
         let command = shell(&confined, ground.path("root"), text);
         let finished = runner.run(&command, LIMITS, &CancellationToken::new()).await.unwrap();
-        assert_eq!(finished.output.render(1000, ""), "1\n", "{level}");
+        // Only in bubblewrap home is a directory of the command's own.
+        let known = if level == Level::Bwrap { "Ada\n1\n" } else { "1\n" };
+        assert_eq!(finished.output.render(1000, ""), known, "{level}");
     }
 }
 
@@ -527,6 +531,8 @@ async fn temporary_files_of_a_session_are_there_in_its_next_command_and_private(
         run("one", "echo kept >$TMPDIR/note").await;
         assert_eq!(run("one", "cat $TMPDIR/note").await, "kept\n", "{level}");
         assert!(run("two", "cat $TMPDIR/note").await.contains("No such file"), "{level}");
+        run("one", "mkdir -p $XDG_CACHE_HOME && echo built >$XDG_CACHE_HOME/part").await;
+        assert_eq!(run("one", "cat $XDG_CACHE_HOME/part").await, "built\n", "{level}");
         let other = state.path().join("sessions/one/tmp");
         let mode = fs::metadata(&other).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o700);

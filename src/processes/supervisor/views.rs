@@ -6,6 +6,7 @@
 //! from then on only the descriptor counts: it is what is mounted, and what is mounted on.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -41,6 +42,7 @@ pub(super) fn enter(confinement: &Confinement) -> io::Result<()> {
         return Err(io::Error::other("bubblewrap has made no namespaces"));
     }
     let roots = compare_shown(confinement)?;
+    write_git_settings(confinement)?;
     if !confinement.masks.is_empty() {
         // Mounts can only be added to what belongs to this user namespace.
         kernel::unshare_mounts()?;
@@ -69,6 +71,17 @@ fn compare_shown(confinement: &Confinement) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(roots)
+}
+
+/// Writes the settings of git into home, where that is an empty directory in memory.
+fn write_git_settings(confinement: &Confinement) -> io::Result<()> {
+    let home = confinement.home.path();
+    match &confinement.git_settings {
+        Some(settings) if bwrap::own_places(confinement).contains(&home) => {
+            fs::write(home.join(".gitconfig"), settings)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn compared(shown: &Shown) -> io::Result<OwnedFd> {

@@ -14,16 +14,16 @@ pub(super) struct Options {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Arguments {
-    pub(super) options: Vec<GivenOption>,
-    pub(super) operands: Vec<Word>,
+pub(in crate::permissions::commands) struct Arguments {
+    pub(in crate::permissions::commands) options: Vec<GivenOption>,
+    pub(in crate::permissions::commands) operands: Vec<Word>,
 }
 
 #[derive(Debug)]
-pub(super) struct GivenOption {
+pub(in crate::permissions::commands) struct GivenOption {
     /// `r` or `recursive`, the long ones in full if they take a value.
-    pub(super) name: String,
-    pub(super) value: Option<Word>,
+    pub(in crate::permissions::commands) name: String,
+    pub(in crate::permissions::commands) value: Option<Word>,
 }
 
 impl Arguments {
@@ -56,7 +56,10 @@ impl Arguments {
     }
 
     /// The values of the options with these names.
-    pub(super) fn values<'a>(&'a self, names: &'a [&str]) -> impl Iterator<Item = &'a Word> {
+    pub(in crate::permissions::commands) fn values<'a>(
+        &'a self,
+        names: &'a [&str],
+    ) -> impl Iterator<Item = &'a Word> {
         let is_asked = |option: &&GivenOption| names.contains(&option.name.as_str());
         self.options.iter().filter(is_asked).filter_map(|option| option.value.as_ref())
     }

@@ -51,10 +51,6 @@ impl Program {
         Self { files, ..self }
     }
 
-    const fn attached(self, attached: &'static str) -> Self {
-        Self { options: Options { attached, ..self.options }, ..self }
-    }
-
     const fn recursive(self, recursive: &'static [&'static str]) -> Self {
         Self { recursive, ..self }
     }
@@ -81,6 +77,9 @@ pub(in crate::permissions::commands) const SHOWING_GIT: [&str; 14] = [
     "show",
     "whatchanged",
 ];
+
+const SED: Options =
+    Options { short: "efl", attached: "i", long: &["expression", "file", "line-length"] };
 
 const PROGRAMS: [Program; 43] = [
     program(&["cat", "realpath"], "", &["relative-to", "relative-base"], Operands::All(Read)),
@@ -195,13 +194,13 @@ const PROGRAMS: [Program; 43] = [
     )
     .files(&[("f", Read), ("file", Read), ("ignore-file", Read)])
     .recursive(ALWAYS),
-    program(
-        &["sed"],
-        "efl",
-        &["expression", "file", "line-length"],
-        Operands::AfterFirst(Read, &["e", "f", "expression", "file"]),
-    )
-    .attached("i")
+    Program {
+        names: &["sed"],
+        options: SED,
+        files: &[],
+        recursive: &[],
+        operands: Operands::AfterFirst(Read, &["e", "f", "expression", "file"]),
+    }
     .files(&[("f", Read), ("file", Read)]),
     program(
         &["awk", "gawk", "mawk", "nawk"],
@@ -365,6 +364,11 @@ pub(super) fn named_files(words: &[Word]) -> Vec<Named> {
     // A single dash is the standard input or output.
     named.retain(|named| !named.word.is("-"));
     named
+}
+
+/// The options of sed, and its operands.
+pub(in crate::permissions::commands) fn sed_arguments(words: &[Word]) -> Arguments {
+    Arguments::parse(words, &SED)
 }
 
 /// git shows any file that its operands name, one outside of the repository too. A revision looks

@@ -26,6 +26,10 @@ use crate::workspace::Workspace;
 /// A command that writes more than this is ended.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
 
+/// How often a command is started under which files of the workspace are exchanged. Nothing of it
+/// has run then. The views of later starts are of the files as they are then.
+const MAX_STARTS: usize = 5;
+
 /// A command that is ready to start.
 pub(super) struct Launch<'a> {
     pub(super) runner: Runner,
@@ -46,10 +50,19 @@ impl Launch<'_> {
     pub(super) async fn in_foreground(mut self) -> Result<ToolOutput, ToolError> {
         let file = self.context.session.files.clone().map(OutputFile::of_command);
         let read = ReadFile::begin(self.permitted).await;
-        let mut running =
-            self.spawn(file.as_ref().map_or(KeepOutput::Nothing, OutputFile::when_long))?;
+        let keep = file.as_ref().map_or(KeepOutput::Nothing, OutputFile::when_long);
         let cancelled = &self.context.cancelled;
-        let in_time = timeout(self.time, ended(&mut running, cancelled)).await;
+        let mut starts = 1;
+        let (mut running, in_time) = loop {
+            let mut running = self.spawn(keep.clone())?;
+            let in_time = timeout(self.time, ended(&mut running, cancelled)).await;
+            let is_exchanged = matches!(in_time, Ok(Err(RunError::Exchanged)));
+            if !is_exchanged || cancelled.is_cancelled() || MAX_STARTS <= starts {
+                break (running, in_time);
+            }
+            starts += 1;
+            self.renew().await?;
+        };
         let finished = if let Ok(finished) = in_time {
             finished
         } else {
@@ -117,6 +130,17 @@ impl Launch<'_> {
         let limits = Limits { time: None, output: MAX_OUTPUT_BYTES, shown: self.max_chars() };
         let running = self.runner.spawn(&self.command, limits, keep);
         running.map_err(|error| not_run(&error, self.line(), self.context))
+    }
+
+    /// Confines the command anew, with the files as they are now.
+    async fn renew(&mut self) -> Result<(), ToolError> {
+        if let Some(confined) = &self.confined {
+            let renewed = confined.renewed().await.map_err(ToolError::failed)?;
+            self.command.confinement = Some(Arc::clone(&renewed.confinement));
+            self.command.kept_alive = Some(renewed.guard());
+            self.confined = Some(renewed);
+        }
+        Ok(())
     }
 
     /// Makes the file of the output. Notes why there is none.

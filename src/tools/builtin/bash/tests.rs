@@ -1,6 +1,7 @@
 //! Calls Bash as the model does, with the real shell.
 
 mod background;
+mod exchanges;
 mod readers;
 
 use std::fs;
