@@ -149,10 +149,10 @@ fn builder(upstream: &Upstream, fresh: Fresh, programs: &Programs, script: &str)
 }
 
 /// Runs the script in each of these kinds of fresh workspaces, from its first to its last line.
-async fn runs_in_bwrap(test: &str, kinds: &[Fresh], programs: Programs, script: &str) {
+async fn runs_in_bwrap(test: &str, kinds: &[Fresh], programs: &Programs, script: &str) {
     for fresh in kinds {
         let upstream = Upstream::start();
-        let server = builder(&upstream, *fresh, &programs, script).start().await;
+        let server = builder(&upstream, *fresh, programs, script).start().await;
         let status = server.client().get("/toolhand/v1/status").await.json();
         if status["sandbox"]["level"] != "bwrap" {
             return skipped(test, "no bubblewrap");
@@ -177,7 +177,7 @@ async fn npm_runs_in_bwrap_in_fresh_projects() {
         "npm init --yes\n{PACKAGE}\nnpm install\nnpm run build\ntest \"$(cat made)\" = 42\n\
          npm test\nnpm ci\nnpm ls\nnpm pack\nnpm version patch --no-git-tag-version"
     );
-    runs_in_bwrap("npm_runs_in_bwrap_in_fresh_projects", &ALL, of_node().await, &script).await;
+    runs_in_bwrap("npm_runs_in_bwrap_in_fresh_projects", &ALL, &of_node().await, &script).await;
 }
 
 #[tokio::test]
@@ -186,7 +186,7 @@ async fn yarn_1_runs_in_bwrap_in_fresh_projects() {
         "yarn1 init --yes\n{PACKAGE}\nyarn1 install\nyarn1 run build\n\
          test \"$(cat made)\" = 42\nyarn1 test\nyarn1 install --frozen-lockfile --offline"
     );
-    runs_in_bwrap("yarn_1_runs_in_bwrap_in_fresh_projects", &ALL, of_node().await, &script).await;
+    runs_in_bwrap("yarn_1_runs_in_bwrap_in_fresh_projects", &ALL, &of_node().await, &script).await;
 }
 
 #[tokio::test]
@@ -195,7 +195,7 @@ async fn yarn_4_runs_in_bwrap_in_fresh_projects() {
         "yarn4 init --yes\n{PACKAGE}\nyarn4 install\nyarn4 run build\n\
          test \"$(cat made)\" = 42\nyarn4 test\nyarn4 install --immutable"
     );
-    runs_in_bwrap("yarn_4_runs_in_bwrap_in_fresh_projects", &ALL, of_node().await, &script).await;
+    runs_in_bwrap("yarn_4_runs_in_bwrap_in_fresh_projects", &ALL, &of_node().await, &script).await;
 }
 
 #[tokio::test]
@@ -204,7 +204,7 @@ async fn pnpm_runs_in_bwrap_in_fresh_projects() {
         "pnpm init\n{PACKAGE}\npnpm install\npnpm run build\ntest \"$(cat made)\" = 42\n\
          pnpm test\npnpm install --frozen-lockfile --offline"
     );
-    runs_in_bwrap("pnpm_runs_in_bwrap_in_fresh_projects", &ALL, of_node().await, &script).await;
+    runs_in_bwrap("pnpm_runs_in_bwrap_in_fresh_projects", &ALL, &of_node().await, &script).await;
 }
 
 #[tokio::test]
@@ -212,14 +212,14 @@ async fn cargo_runs_in_bwrap_in_fresh_projects() {
     let script = "cargo init --name fresh\ncargo new --lib --vcs none dep\n\
         cargo add --offline --path dep\ncargo build\ntest \"$(cargo run)\" = 'Hello, world!'\n\
         cargo test\ncargo tree\ngit status --short";
-    runs_in_bwrap("cargo_runs_in_bwrap_in_fresh_projects", &ALL, of_rust().await, script).await;
+    runs_in_bwrap("cargo_runs_in_bwrap_in_fresh_projects", &ALL, &of_rust().await, script).await;
 }
 
 #[tokio::test]
 async fn uv_runs_in_bwrap_in_fresh_projects() {
     let script = "uv init --name fresh --package\nuv sync\nuv run fresh\nuv lock --check\n\
         uv run python -c 'import fresh'\nuv build --wheel";
-    runs_in_bwrap("uv_runs_in_bwrap_in_fresh_projects", &ALL, of_python().await, script).await;
+    runs_in_bwrap("uv_runs_in_bwrap_in_fresh_projects", &ALL, &of_python().await, script).await;
 }
 
 #[tokio::test]
@@ -229,7 +229,8 @@ async fn pip_installs_a_fresh_project_in_bwrap() {
         build-backend = \"setuptools.build_meta\"\n[project]\nname = \"fresh\"\nversion = \"1\"\nEOF\n\
         pip-install --editable .\n.venv/bin/python -c 'import fresh'";
     let kinds = [Fresh::Repository];
-    runs_in_bwrap("pip_installs_a_fresh_project_in_bwrap", &kinds, of_python().await, script).await;
+    runs_in_bwrap("pip_installs_a_fresh_project_in_bwrap", &kinds, &of_python().await, script)
+        .await;
 }
 
 /// Its standard library is compiled first, as far as it is used.
@@ -241,7 +242,7 @@ async fn go_runs_in_bwrap_in_fresh_projects() {
         >main.go\n\
         go build -o made .\ntest \"$(./made 2>&1)\" = 42\ngo run .\ngo mod tidy\ngofmt -l .";
     let kinds = [Fresh::Nothing];
-    runs_in_bwrap("go_runs_in_bwrap_in_fresh_projects", &kinds, of_python().await, script).await;
+    runs_in_bwrap("go_runs_in_bwrap_in_fresh_projects", &kinds, &of_python().await, script).await;
 }
 
 #[tokio::test]
@@ -251,7 +252,7 @@ async fn make_runs_in_bwrap_in_fresh_projects() {
         echo 'int main(void) { return 0; }' >made.c\nmake -j2\n./made\nmake\n\
         touch -d 2020-01-01 made.c\ninstall -m 700 made other\nln made hard\nmv hard kept\n\
         cp --preserve=all made other\nrm made.o";
-    runs_in_bwrap("make_runs_in_bwrap_in_fresh_projects", &ALL, of_system(), script).await;
+    runs_in_bwrap("make_runs_in_bwrap_in_fresh_projects", &ALL, &of_system(), script).await;
 }
 
 #[tokio::test]
@@ -261,7 +262,7 @@ async fn a_fresh_project_is_copied_and_packed_in_bwrap() {
         git init --quiet /tmp/else && cp -r . /tmp/else/\n\
         test -z \"$(find . -name package.json -o -name Jenkinsfile -o -name .npmrc)\"";
     let test = "a_fresh_project_is_copied_and_packed_in_bwrap";
-    runs_in_bwrap(test, &ALL, of_system(), script).await;
+    runs_in_bwrap(test, &ALL, &of_system(), script).await;
 }
 
 /// The name of the person is known, and nothing else of their settings.
@@ -275,5 +276,5 @@ async fn git_commits_in_bwrap_in_fresh_projects() {
         git switch --quiet -\ngit merge --quiet other\ngit tag v1\n\
         git stash list\ngit gc --quiet\ngit worktree add --quiet tree other\n\
         test -z \"$(git status --short -- a)\"\ngit clone --quiet . clone";
-    runs_in_bwrap("git_commits_in_bwrap_in_fresh_projects", &ALL, of_system(), script).await;
+    runs_in_bwrap("git_commits_in_bwrap_in_fresh_projects", &ALL, &of_system(), script).await;
 }

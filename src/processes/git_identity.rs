@@ -42,7 +42,7 @@ impl GitIdentity {
         let mut text = String::new();
         for (key, value) in values {
             if let Some(value) = value {
-                text.push_str(&format!("\t{key} = {}\n", quoted(value)));
+                text.push_str(&setting(key, value));
             }
         }
         (!text.is_empty()).then(|| format!("[user]\n{text}"))
@@ -126,6 +126,11 @@ fn unquoted(text: &str) -> Option<String> {
     is_plain.then_some(value)
 }
 
+/// A line of a settings file.
+fn setting(key: &str, value: &str) -> String {
+    format!("\t{key} = {}\n", quoted(value))
+}
+
 fn quoted(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
@@ -195,12 +200,12 @@ mod tests {
     fn no_value_becomes_another_setting() {
         for (value, read) in [
             (r#" "a b " "#, Some("a b ")),
-            (r#"a "#, Some("a")),
-            (r#"a ; c"#, Some("a")),
+            ("a ", Some("a")),
+            ("a ; c", Some("a")),
             (r#""a ; c""#, Some("a ; c")),
             (r#"\"a\\"#, Some(r#""a\"#)),
-            (r#"a\nb"#, None),
-            (r#"a \"#, None),
+            (r"a\nb", None),
+            (r"a \", None),
             (r#""a"#, None),
             ("", None),
         ] {
