@@ -8,6 +8,7 @@ use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, OwnChoice, Question, ShownEffect, ShownRisk};
 use crate::markdown;
+use crate::permissions::SandboxEffect;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
 /// asks, its dialog has the choices, and the message holds the effects alone.
@@ -54,7 +55,8 @@ fn title(asked: &Asked) -> String {
 pub(crate) fn effect(asked: &Asked) -> String {
     match &asked.ask.about {
         About::Effect(shown) => {
-            format!("{}\n{}", shown.markdown.trim_end(), risks(&shown.risks))
+            let (risks, sandbox) = (risks(&shown.risks), sandbox(&shown.sandbox));
+            format!("{}\n{risks}{sandbox}", shown.markdown.trim_end())
         }
         About::Questions { .. } => {
             asked.unanswered().iter().map(question).collect::<Vec<_>>().join("\n")
@@ -67,6 +69,15 @@ fn risks(risks: &[ShownRisk]) -> String {
     let mut text = String::new();
     for risk in risks {
         let _ = writeln!(text, "\n- risk ({}): {}", risk.severity, markdown::line(&risk.text));
+    }
+    text
+}
+
+/// What the sandbox does to a call.
+fn sandbox(effects: &[SandboxEffect]) -> String {
+    let mut text = String::new();
+    for effect in effects {
+        let _ = writeln!(text, "\n- {}", markdown::line(&effect.sentence()));
     }
     text
 }

@@ -18,6 +18,7 @@ pub(crate) fn shown_effect(markdown: &str, digest: u8) -> ShownEffect {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
+        sandbox: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
         subcommand_grant: None,

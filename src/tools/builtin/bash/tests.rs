@@ -2,6 +2,7 @@
 
 mod background;
 mod readers;
+mod sandbox_notes;
 
 use std::fs;
 use std::sync::Arc;
