@@ -298,6 +298,12 @@ impl CommandAnalysis {
         self.parsed.as_ref().ok()?.reaches_out()
     }
 
+    /// Whether all that it writes is known before it runs.
+    pub(super) fn names_what_it_writes(&self) -> bool {
+        let is_known = self.parsed.as_ref().is_ok_and(ParsedCommand::names_what_it_writes);
+        is_known && self.planted.is_none() && !self.unknown.iter().any(UnknownFile::is_written)
+    }
+
     /// A program of the line that is made to connect to other machines.
     pub(super) fn connects(&self) -> Option<&str> {
         match &self.parsed {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::commands::Reading;
 use super::opened_command::{CommandAnalysis, CommandFile};
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;
@@ -66,16 +65,11 @@ pub(super) fn effects(
         files.temporary(),
     ];
     let mut effects: Vec<SandboxEffect> = effects.into_iter().flatten().collect();
-    if effects.is_empty() && !is_known(command) {
+    if effects.is_empty() && !command.names_what_it_writes() {
         effects.push(in_general(confinement, further));
     }
     effects.truncate(MAX_EFFECTS);
     effects
-}
-
-/// Whether all that it writes is named in it.
-fn is_known(command: &CommandAnalysis) -> bool {
-    !matches!(command.reading(), Reading::Unknown(_)) || command.is_plain_edit()
 }
 
 fn no_network(program: Option<&str>, network: Network) -> Option<SandboxEffect> {
@@ -365,7 +359,14 @@ mod tests {
     #[test]
     fn what_the_settings_allow_and_what_stays_in_the_workspace_needs_no_line() {
         let mut ground = Ground::new(Level::Bwrap);
-        for line in ["touch a && ls", "cp a b > /dev/null", "cat /etc/hostname", "rm -r build"] {
+        for line in [
+            "touch a && ls",
+            "cp a b > /dev/null",
+            "echo x >> notes",
+            "cat /etc/hostname",
+            "rm -r build",
+            "git commit -m x",
+        ] {
             ground.check(line, &[]);
         }
         ground.network = Network::Full;

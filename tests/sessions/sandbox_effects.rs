@@ -1,5 +1,8 @@
 //! What a person is told that the sandbox does to a command, and the model that it did.
 
+use std::fs;
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 
 use super::asking::{Talk, open, tool_answers};
@@ -40,6 +43,12 @@ async fn told(server: &Server, upstream: &Upstream, call: &Value) -> (String, Va
     (question, approval, answers.concat())
 }
 
+/// The file of [`NOTE`] on the machine.
+fn note(server: &Server) -> PathBuf {
+    let workspace = server.workspace().canonicalize().expect("a workspace");
+    workspace.with_file_name("note.txt")
+}
+
 fn bash(command: &str) -> Value {
     json!({ "command": command })
 }
@@ -55,7 +64,7 @@ async fn a_file_in_home_is_told_to_be_lost_before_and_after() {
     for level in LEVELS {
         let Some(server) = at_level(builder(&upstream, level), level).await else { continue };
         let (question, approval, answer) = told(&server, &upstream, &bash(NOTE)).await;
-        let note = server.home().canonicalize().expect("a home").join("note.txt");
+        let note = note(&server);
         let lines = of_sandbox(&question);
         let [line] = lines[..] else { panic!("{level}: {question}") };
         let (before, after) = match level {
@@ -93,14 +102,16 @@ async fn what_the_operator_allows_is_neither_told_nor_lost() {
     let upstream = Upstream::start();
     for level in LEVELS {
         let builder = builder(&upstream, level).config("sandbox.network", r#""full""#);
-        let home = builder.home().to_str().expect("text").to_owned();
-        let builder = builder.config("sandbox.writable", &format!("[{home:?}]"));
+        let notes = builder.home().join("notes");
+        fs::create_dir(&notes).expect("a directory");
+        let builder = builder.config("sandbox.writable", &json!([notes]).to_string());
         let Some(server) = at_level(builder, level).await else { continue };
-        let (question, approval, answer) = told(&server, &upstream, &bash(NOTE)).await;
+        let kept = bash("touch ~/notes/note.txt && ls -la ~/notes");
+        let (question, approval, answer) = told(&server, &upstream, &kept).await;
         assert_eq!(of_sandbox(&question), Vec::<&str>::new(), "{level}: {question}");
         assert_eq!(approval["sandbox"], json!([]), "{approval}");
         assert!(!answer.contains("sandbox"), "{level}: {answer}");
-        assert!(server.home().join("note.txt").exists());
+        assert!(notes.join("note.txt").exists());
 
         let (question, _, answer) = told(&server, &upstream, &bash(DOWNLOAD)).await;
         assert!(!question.contains("no network"), "{level}: {question}");
@@ -119,9 +130,9 @@ async fn a_command_outside_says_so_and_nothing_of_the_sandbox() {
         assert!(question.contains("**outside of the sandbox**"), "{question}");
         assert_eq!(approval["sandbox"], json!([]), "{approval}");
         assert!(!answer.contains("sandbox"), "{answer}");
-        assert!(server.home().join("note.txt").exists());
+        assert!(note(&server).exists());
 
-        std::fs::remove_file(server.home().join("note.txt")).expect("a file");
+        fs::remove_file(note(&server)).expect("a file");
         let (_, _, answer) = told(&server, &upstream, &bash(NOTE)).await;
         assert!(answer.contains("`dangerouslyDisableSandbox` asks a person"), "{answer}");
     }

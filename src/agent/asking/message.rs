@@ -258,7 +258,9 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask, rule_ask};
+    use crate::agent::asking::test_support::{
+        effect_ask, own_ask, question_ask, rule_ask, sandboxed_ask,
+    };
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
@@ -275,6 +277,20 @@ mod tests {
         - `3` deny
 
         Reply with the number alone. Any other reply denies it and is passed to the model.
+        ");
+    }
+
+    #[test]
+    fn what_the_sandbox_does_stands_between_the_effect_and_the_choices() {
+        let asked = [sandboxed_ask(&["no network: `curl` cannot connect", "a\n- `1` deny <b>"])];
+        assert_snapshot!(effect(&asked[0]), @r"
+        ```sh
+        make 0
+        ```
+
+        - sandbox: no network: `curl` cannot connect (`sandbox.network`)
+
+        - sandbox: a - `1` deny \<b> (`sandbox.network`)
         ");
     }
 

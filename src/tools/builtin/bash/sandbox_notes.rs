@@ -117,7 +117,7 @@ impl SandboxNotes {
         }
         let way = self.way("`sandbox.network = \"full\"`");
         Some(format!(
-            "(the sandbox has no network: nothing can be connected to, so do not try again. {way})"
+            "(the sandbox has no network: no connection can be made, so do not try again. {way})"
         ))
     }
 
@@ -216,11 +216,11 @@ mod tests {
         };
         let told = |dropped| usual(Level::Bwrap).dropped(&dropped);
         assert_eq!(told(dropped(&[], 0)), None);
-        assert_snapshot!(told(dropped(&["/home/me/note.txt"], 0)).unwrap(), @"");
-        assert_snapshot!(told(dropped(&["/home/me/a\nb", "/run/x"], 3)).unwrap(), @"");
-        assert_snapshot!(told(dropped(&[], 1)).unwrap(), @"");
+        assert_snapshot!(told(dropped(&["/home/me/note.txt"], 0)).unwrap(), @"(the sandbox has dropped /home/me/note.txt: what is written outside of the workspace and $TMPDIR is gone when the command ends. Only the operator can allow it, with `sandbox.writable`)");
+        assert_snapshot!(told(dropped(&["/home/me/a\nb", "/run/x"], 3)).unwrap(), @r"(the sandbox has dropped /home/me/a\nb, /run/x and 3 more: what is written outside of the workspace and $TMPDIR is gone when the command ends. Only the operator can allow it, with `sandbox.writable`)");
+        assert_snapshot!(told(dropped(&[], 2)).unwrap(), @"(the sandbox has dropped 2 files: what is written outside of the workspace and $TMPDIR is gone when the command ends. Only the operator can allow it, with `sandbox.writable`)");
         let escaping = notes(Level::Bwrap, Network::None, true);
-        assert_snapshot!(escaping.dropped(&dropped(&["/home/me/x"], 0)).unwrap(), @"");
+        assert_snapshot!(escaping.dropped(&dropped(&["/home/me/x"], 0)).unwrap(), @"(the sandbox has dropped /home/me/x: what is written outside of the workspace and $TMPDIR is gone when the command ends. The operator can allow it with `sandbox.writable`; `dangerouslyDisableSandbox` asks a person for a run outside)");
     }
 
     /// Each of these was printed in the sandbox.
@@ -252,8 +252,8 @@ mod tests {
             let connected = notes(Level::Bwrap, Network::Full, false);
             assert_eq!(connected.not_connected(said), None, "{said}");
         }
-        assert_snapshot!(usual(Level::Landlock).not_connected("EAI_AGAIN").unwrap(), @"");
-        assert_snapshot!(notes(Level::Bwrap, Network::None, true).not_connected("EAI_AGAIN").unwrap(), @"");
+        assert_snapshot!(usual(Level::Landlock).not_connected("EAI_AGAIN").unwrap(), @r#"(the sandbox has no network: no connection can be made, so do not try again. Only the operator can allow it, with `sandbox.network = "full"`)"#);
+        assert_snapshot!(notes(Level::Bwrap, Network::None, true).not_connected("EAI_AGAIN").unwrap(), @r#"(the sandbox has no network: no connection can be made, so do not try again. The operator can allow it with `sandbox.network = "full"`; `dangerouslyDisableSandbox` asks a person for a run outside)"#);
     }
 
     #[test]
@@ -288,9 +288,9 @@ mod tests {
             assert!(note.contains(&format!("and so not {path}. ")), "{said}: {note}");
         }
         let said = "bash: line 1: /etc/x: Read-only file system";
-        assert_snapshot!(usual(Level::Bwrap).not_written(said).unwrap(), @"");
+        assert_snapshot!(usual(Level::Bwrap).not_written(said).unwrap(), @"(in the sandbox a command can write only in the workspace and $TMPDIR, and so not /etc/x. Only the operator can allow it, with `sandbox.writable`)");
         let said = "touch: cannot touch '/home/me/x': Permission denied";
-        assert_snapshot!(usual(Level::Landlock).not_written(said).unwrap(), @"");
+        assert_snapshot!(usual(Level::Landlock).not_written(said).unwrap(), @"(in the sandbox a command can write only in the workspace and $TMPDIR, and so not /home/me/x. Only the operator can allow it, with `sandbox.writable`, and for reading with `sandbox.readable`)");
     }
 
     #[test]

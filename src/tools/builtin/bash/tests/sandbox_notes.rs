@@ -81,8 +81,15 @@ async fn a_file_in_home_is_dropped_or_refused_and_the_setting_is_named() {
     for mut home in Home::each().await {
         let answer = home.answer(&fixture, "touch ~/note.txt && ls ~").await;
         match home.level {
-            Level::Bwrap => assert_snapshot!(answer, @""),
-            Level::Landlock => assert_snapshot!(answer, @""),
+            Level::Bwrap => assert_snapshot!(answer, @r"
+            note.txt
+            (the sandbox has dropped HOME/note.txt: what is written outside of the workspace and $TMPDIR is gone when the command ends. Only the operator can allow it, with `sandbox.writable`)
+            "),
+            Level::Landlock => assert_snapshot!(answer, @r"
+            Error: touch: cannot touch 'HOME/note.txt': Permission denied
+            Exit code 1
+            (in the sandbox a command can write only in the workspace and $TMPDIR, and so not HOME/note.txt. Only the operator can allow it, with `sandbox.writable`, and for reading with `sandbox.readable`)
+            "),
         }
         assert!(!home.path().join("note.txt").exists());
         home.escape = true;
