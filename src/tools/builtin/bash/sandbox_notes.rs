@@ -45,8 +45,9 @@ const NOT_CONNECTED: [&str; 22] = [
     "unknownhostexception",
 ];
 
-/// What programs say, in lower case, where they may not write.
-const NOT_WRITTEN: [&str; 4] = ["read-only file system", "permission denied", "erofs", "eacces"];
+/// What stands in such a line, in lower case, if it is about a Unix socket: no setting of the network
+/// lets a command connect to one.
+const OF_UNIX_SOCKETS: [&str; 2] = ["dial unix", ".sock"];
 
 /// What ends a path in a message, besides blanks.
 const PATH_ENDS: &str = "'\"`‘’“”:;,()[]{}<>|";
@@ -112,13 +113,17 @@ impl SandboxNotes {
     }
 
     fn not_connected(&self, output: &str) -> Option<String> {
-        if self.confinement.network == Network::Full || !is_not_connected(output) {
-            return None;
+        match refused_connection(output)? {
+            Connection::UnixSocket => Some(format!(
+                "(the sandbox lets no command connect to a Unix socket, so do not try again. {})",
+                self.way_outside()
+            )),
+            Connection::Network if self.confinement.network == Network::Full => None,
+            Connection::Network => Some(format!(
+                "(the sandbox has no network: no connection can be made, so do not try again. {})",
+                self.way("`sandbox.network = \"full\"`")
+            )),
         }
-        let way = self.way("`sandbox.network = \"full\"`");
-        Some(format!(
-            "(the sandbox has no network: no connection can be made, so do not try again. {way})"
-        ))
     }
 
     /// Who can allow it, and how.
@@ -131,6 +136,22 @@ impl SandboxNotes {
         }
         format!("Only the operator can allow it, with {settings}")
     }
+
+    /// The same for what no setting of the sandbox allows in it.
+    fn way_outside(&self) -> &'static str {
+        if self.may_escape {
+            "`dangerouslyDisableSandbox` asks a person for a run outside"
+        } else {
+            "Only the operator can allow a run outside, with `sandbox.escape`"
+        }
+    }
+}
+
+/// What a command could not connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Connection {
+    Network,
+    UnixSocket,
 }
 
 fn last_lines(output: &str) -> Vec<&str> {
@@ -139,30 +160,52 @@ fn last_lines(output: &str) -> Vec<&str> {
     lines
 }
 
-fn is_not_connected(output: &str) -> bool {
-    let lines = last_lines(output);
-    let lines: Vec<String> = lines.into_iter().map(str::to_lowercase).collect();
-    let says = |line: &String| NOT_CONNECTED.iter().any(|words| line.contains(words));
+/// What the end of the output says that no connection was made to.
+fn refused_connection(output: &str) -> Option<Connection> {
+    let lines: Vec<String> = last_lines(output).into_iter().map(str::to_lowercase).collect();
+    let says = |line: &&String| NOT_CONNECTED.iter().any(|words| line.contains(words));
+    let refused: Vec<&String> = lines.iter().filter(says).collect();
     // Python names the socket only in the lines above the error.
     let of_python = || {
         let denied = lines.iter().any(|line| line.starts_with("permissionerror: [errno 1]"));
         denied && lines.iter().any(|line| line.contains("socket"))
     };
-    lines.iter().any(says) || of_python()
+    match refused[..] {
+        [] => of_python().then_some(Connection::Network),
+        _ if refused.iter().all(|line| is_of_unix_socket(line)) => Some(Connection::UnixSocket),
+        _ => Some(Connection::Network),
+    }
+}
+
+/// Whether a line in lower case is about a Unix socket.
+fn is_of_unix_socket(line: &str) -> bool {
+    OF_UNIX_SOCKETS.iter().any(|words| line.contains(words))
 }
 
 /// The first path near the end of the output that was refused and that the sandbox lets nobody
 /// write.
 fn refused_path(output: &str, confinement: &Confinement) -> Option<String> {
     let lines = last_lines(output);
-    let is_refused = |line: &str| {
-        let line = line.to_lowercase();
-        NOT_WRITTEN.iter().any(|words| line.contains(words))
-    };
-    let refused = (0..lines.len()).filter(|&at| is_refused(lines[at]));
-    let near = refused.flat_map(|at| (at.saturating_sub(LINES_ABOVE)..=at).rev());
+    let refused = (0..lines.len()).filter(|&at| says_refused(lines[at], confinement.level));
+    let near = refused.flat_map(|at| {
+        // Some programs write the reason alone on a line, below what it is about.
+        let is_alone = !lines[at].contains(['/', '\'', '`', '"']);
+        let first = if is_alone { at.saturating_sub(LINES_ABOVE) } else { at };
+        (first..=at).rev()
+    });
     let mut paths = near.flat_map(|at| paths_in(lines[at]));
     paths.find(|path| is_refused_by(confinement, Path::new(path))).map(str::to_owned)
+}
+
+/// Whether a program says here that it may not write. In bubblewrap what cannot be written is
+/// mounted read-only; landlock denies the permission.
+fn says_refused(line: &str, level: Level) -> bool {
+    let line = line.to_lowercase();
+    let words = match level {
+        Level::Bwrap => ["read-only file system", "erofs"],
+        Level::Landlock => ["permission denied", "eacces"],
+    };
+    words.iter().any(|words| line.contains(words)) && !is_of_unix_socket(&line)
 }
 
 /// Whether it is the sandbox that refuses to write the path. Where landlock lets a command read,
@@ -257,6 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn no_setting_of_the_network_allows_a_unix_socket() {
+        for said in [
+            "permission denied while trying to connect to the Docker daemon socket at \
+             unix:///var/run/docker.sock: Get \"http://x\": dial unix /var/run/docker.sock: \
+             socket: operation not permitted",
+            "Error: connect EPERM /run/x.sock",
+        ] {
+            for network in [Network::None, Network::Full] {
+                let notes = notes(Level::Landlock, network, false);
+                let told = notes.not_connected(said).unwrap();
+                assert!(told.contains("no command connect to a Unix socket"), "{said}: {told}");
+                assert!(told.ends_with("a run outside, with `sandbox.escape`)"), "{told}");
+                assert_eq!(notes.not_written(said), None, "{said}");
+            }
+        }
+    }
+
+    #[test]
     fn what_fails_for_its_own_reasons_is_not_taken_for_a_connection() {
         let long_ago = format!("Could not resolve host: x\n{}", "test passed\n".repeat(80));
         for said in [
@@ -287,6 +348,9 @@ mod tests {
             let note = usual(Level::Landlock).not_written(said).unwrap_or_default();
             assert!(note.contains(&format!("and so not {path}. ")), "{said}: {note}");
         }
+        let said = "warning: x\n  File \"/usr/lib/x.py\", line 1\nOSError: [Errno 30] Read-only file \
+                    system: 'own'";
+        assert_eq!(usual(Level::Bwrap).not_written(said), None, "another path");
         let said = "bash: line 1: /etc/x: Read-only file system";
         assert_snapshot!(usual(Level::Bwrap).not_written(said).unwrap(), @"(in the sandbox a command can write only in the workspace and $TMPDIR, and so not /etc/x. Only the operator can allow it, with `sandbox.writable`)");
         let said = "touch: cannot touch '/home/me/x': Permission denied";
@@ -297,6 +361,7 @@ mod tests {
     fn what_lies_in_the_workspace_is_refused_by_something_else() {
         for said in [
             "bash: line 1: ./deploy.sh: Permission denied",
+            "cat: '/usr/own': No such file or directory",
             "bash: line 1: /w/deploy.sh: Permission denied",
             "/w/.git/config: Read-only file system",
             "/home/me/x: No such file or directory",

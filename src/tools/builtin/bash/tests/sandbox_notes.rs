@@ -106,7 +106,7 @@ async fn what_stays_and_what_fails_for_its_own_reasons_gets_no_line() {
     let fixture = Fixture::new(&[("run.sh", "echo x")]);
     for home in Home::each().await {
         for (command, answer) in [
-            ("touch own; touch $TMPDIR/own; mkdir sub", ""),
+            ("touch own; touch $TMPDIR/own; mkdir -p sub", ""),
             ("ls missing 2> /dev/null; exit 3", "Error: Exit code 3"),
             ("mkdir -p $TMPDIR/a && false", "Error: Exit code 1"),
             ("grep -c needle run.sh", "0\nExit code 1"),
