@@ -26,6 +26,7 @@ pub(crate) use self::live_rules::RulesInForce;
 pub(crate) use self::mode::{Mode, ModeError};
 pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
+pub(crate) use self::sandbox_effects::SandboxEffect;
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
 pub(crate) use self::session_mode::{ModeBounds, SavedMode, SessionMode};
@@ -82,6 +83,7 @@ mod rule_files;
 mod rule_grant;
 mod rule_origin;
 mod rules;
+mod sandbox_effects;
 mod scope;
 mod search_limits;
 mod secret_files;
@@ -594,7 +596,9 @@ impl Permissions {
                 let is_put = self.policy.mode != Mode::DontAsk;
                 let mut rule_grant = None;
                 let mut subcommand_grant = None;
+                let mut sandbox_effects = Vec::new();
                 if is_put {
+                    sandbox_effects = self.sandbox_effects(&access);
                     rule_grant = self.rule_grant(tool, &access);
                     subcommand_grant = self.subcommand_grant(tool, &access);
                 }
@@ -608,10 +612,24 @@ impl Permissions {
                     is_outside,
                     rule_grant,
                     subcommand_grant,
+                    sandbox_effects,
                 };
                 Ok(Judgement::Asks(Box::new(asked)))
             }
         }
+    }
+
+    /// What the sandbox would do to a command that a person approves. Reads the disk.
+    fn sandbox_effects(&self, access: &Access) -> Vec<SandboxEffect> {
+        let Access::Command(command) = access else { return Vec::new() };
+        let (Some(sandbox), Some(level)) = (&self.confining, self.policy.confined.level) else {
+            return Vec::new();
+        };
+        if command.command_line.outside_sandbox || self.policy.sandbox == SandboxMode::Off {
+            return Vec::new();
+        }
+        let confinement = sandbox.outline(level, command.workspace.real_roots());
+        sandbox_effects::effects(command.analysis(), &confinement, sandbox.writable())
     }
 
     /// What confines a command. The first one waits until that is known.

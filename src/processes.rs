@@ -15,6 +15,7 @@ mod connection;
 mod control_files;
 mod descriptors;
 mod environment;
+pub(crate) mod fate;
 mod git_identity;
 mod handles;
 mod kernel;
@@ -54,7 +55,7 @@ pub(crate) use orphans::{
 pub(crate) use outcome::{Finished, Limits, RunError};
 pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, MakeFile, Unread};
 pub(crate) use piped::{PipedEnd, PipedProcess, PipedTree};
-pub(crate) use protocol::{Exit, FinalDirectory};
+pub(crate) use protocol::{DroppedPaths, Exit, FinalDirectory};
 pub(crate) use runner::{Command, ProgramInput, Runner};
 pub(crate) use running::{CommandControl, Running};
 pub(crate) use supervisor::control_group::remove_abandoned_control_groups;

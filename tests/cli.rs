@@ -374,6 +374,33 @@ fn check_says_what_would_become_of_a_command() {
 }
 
 #[test]
+fn check_says_what_the_sandbox_would_do_to_a_command() {
+    let home = Home::new();
+    let mut levels = 0;
+    for level in ["bwrap", "landlock"] {
+        let file = home.path("level.toml");
+        fs::write(&file, format!("[sandbox]\nuse = [{level:?}]\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let told = |line: &str| {
+            let config = file.to_str().unwrap();
+            home.run(&["check", "--config", config, "--command", line]).stdout
+        };
+        let download = told("curl http://example.com");
+        if download.contains("there is no sandbox") {
+            continue;
+        }
+        levels += 1;
+        let line = "\nsandbox: no network: `curl` cannot connect to anything (`sandbox.network`)\n";
+        assert!(download.ends_with(line), "{level}: {download}");
+        let note = told("touch ~/note.txt");
+        assert!(note.contains("\nsandbox: `") && note.contains("/note.txt` "), "{level}: {note}");
+        assert!(note.ends_with(" (`sandbox.writable`)\n"), "{level}: {note}");
+        assert!(!told("ls").contains("sandbox: "), "{level}");
+    }
+    assert!(levels > 0, "this machine offers no level");
+}
+
+#[test]
 fn check_tells_what_was_set_and_whether_upstream_answers() {
     let upstream = Upstream::start();
     let home = Home::new();

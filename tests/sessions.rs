@@ -30,6 +30,7 @@ mod rest;
 mod restart;
 mod retained;
 mod rules;
+mod sandbox_effects;
 pub(crate) mod scenario;
 mod several;
 mod shown_effects;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::markdown;
 pub(crate) use crate::permissions::{EffectDigest, NoAnswer};
-use crate::permissions::{Risk, RuleGrant, unanswered};
+use crate::permissions::{Risk, RuleGrant, SandboxEffect, unanswered};
 pub(crate) use crate::tools::own_choice::OwnChoice;
 pub(crate) use crate::tools::question::Question;
 use crate::tools::tool::ToolError;
@@ -57,6 +57,9 @@ pub(crate) struct ShownEffect {
     /// What speaks against it, the gravest first.
     #[serde(default)]
     pub(crate) risks: Vec<ShownRisk>,
+    /// What the sandbox does to it, the gravest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) sandbox: Vec<SandboxEffect>,
     /// What the scope `rule` would keep. `None` if no rule would allow this.
     #[serde(default)]
     pub(crate) rule_grant: Option<Box<RuleGrant>>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::commands::CommandSummary;
 use super::effect::EffectHasher;
-use super::{Access, EffectDigest, Grants, Permit, Risk, RuleGrant};
+use super::{Access, EffectDigest, Grants, Permit, Risk, RuleGrant, SandboxEffect};
 use crate::page_url::PageUrl;
 use crate::text;
 use crate::workspace::{ContentState, Target};
@@ -30,6 +30,8 @@ pub(crate) struct AskedAccess {
     pub(super) rule_grant: Option<RuleGrant>,
     /// The wider rules: one `PROGRAM SUBCOMMAND *` for each part of a command, if all have one.
     pub(super) subcommand_grant: Option<RuleGrant>,
+    /// What the sandbox does to a command.
+    pub(super) sandbox_effects: Vec<SandboxEffect>,
 }
 
 impl AskedAccess {
@@ -67,6 +69,11 @@ impl AskedAccess {
             Access::Command(command) => command.risks(),
             _ => &[],
         }
+    }
+
+    /// What the sandbox does to a command that a person would not expect, the gravest first.
+    pub(crate) fn sandbox_effects(&self) -> &[SandboxEffect] {
+        &self.sandbox_effects
     }
 
     /// The rules that would allow exactly this, if any do.

@@ -35,6 +35,7 @@ mod heredocs;
 mod hidden;
 mod lexer;
 mod matching;
+mod networking;
 mod operands;
 mod part;
 mod pattern;

@@ -2,7 +2,7 @@
 
 use super::commands::Reading;
 use super::judge::{AllowedBy, PolicyVerdict};
-use super::{Access, AccessRequest, Mode, Permissions, Refusal, Risk};
+use super::{Access, AccessRequest, Mode, Permissions, Refusal, Risk, SandboxEffect};
 use crate::processes::confinement::Level;
 
 /// What becomes of a command, and why.
@@ -17,6 +17,8 @@ pub(crate) struct ExplainedVerdict {
     /// Whether it is a reader, or which part is none and why, unless that is what decides.
     pub(crate) reading: Option<String>,
     pub(crate) risks: Vec<Risk>,
+    /// What the sandbox does to it, unless it is refused or could only read.
+    pub(crate) sandbox_effects: Vec<SandboxEffect>,
 }
 
 /// What is known of the line's reading, for the operator.
@@ -63,10 +65,17 @@ impl Permissions {
             _ => (Vec::new(), None),
         };
         let mode = policy.mode;
+        let mut sandbox_effects = self.sandbox_effects(access);
         let mut reading = reading;
         let (verdict, because, remedy) = match policy.judge(tool, self.effect_of(access)) {
-            PolicyVerdict::Deny(why) => ("deny", why, None),
+            PolicyVerdict::Deny(why) => {
+                sandbox_effects.clear();
+                ("deny", why, None)
+            }
             PolicyVerdict::Allow(by) => {
+                if by.only_reads() {
+                    sandbox_effects.clear();
+                }
                 reading = reading.filter(|_| !by.only_reads());
                 ("allow", self.allowed_by(by, tool, access), None)
             }
@@ -80,7 +89,7 @@ impl Permissions {
                 (verdict, because, Some(remedy.to_string()))
             }
         };
-        ExplainedVerdict { verdict, because, remedy, reading, risks }
+        ExplainedVerdict { verdict, because, remedy, reading, risks, sandbox_effects }
     }
 
     fn allowed_by(&self, by: AllowedBy, tool: &str, access: &Access) -> String {

@@ -109,6 +109,11 @@ impl OpenedCommand {
         self.analysis.parsed.as_ref().is_ok_and(ParsedCommand::may_go_on_alone)
     }
 
+    /// Whether a program of it is made to connect to other machines.
+    pub(crate) fn connects(&self) -> bool {
+        self.analysis.connects().is_some()
+    }
+
     /// Whether it runs git to read alone. What the repository says of hooks, pagers and drivers then
     /// need not count.
     pub(crate) fn reads_git(&self) -> bool {
@@ -316,6 +321,20 @@ impl CommandAnalysis {
     /// A part of it that acts on other machines or programs, as written.
     pub(super) fn reaches_out(&self) -> Option<&str> {
         self.parsed.as_ref().ok()?.reaches_out()
+    }
+
+    /// Whether all that it writes is known before it runs.
+    pub(super) fn names_what_it_writes(&self) -> bool {
+        let is_known = self.parsed.as_ref().is_ok_and(ParsedCommand::names_what_it_writes);
+        is_known && self.planted.is_none() && !self.unknown.iter().any(UnknownFile::is_written)
+    }
+
+    /// A program of the line that is made to connect to other machines.
+    pub(super) fn connects(&self) -> Option<&str> {
+        match &self.parsed {
+            Ok(parsed) => parsed.connects(),
+            Err(unparsed) => unparsed.connects(),
+        }
     }
 
     /// Whether a part runs git.

@@ -17,7 +17,7 @@ use super::supervisor;
 
 mod view;
 
-pub(super) use self::view::own_places;
+pub(super) use self::view::{Mount, SHARED_MEMORY, mounts, own_places};
 
 /// Where a distribution installs it. The search path is not asked: a command may have written
 /// there.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::protocol::{CANCEL_GRACE, Exit, FinalDirectory, LaunchStep, Report};
+use super::protocol::{
+    CANCEL_GRACE, DroppedPaths, Exit, FinalDirectory, LaunchStep, MAX_DROPPED, Report,
+};
 
 /// How long a command may clean up after its time limit.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -86,6 +88,7 @@ pub(super) struct CommandState {
     pub(super) exit: Option<Exit>,
     pub(super) moved: FinalDirectory,
     pub(super) leftovers: usize,
+    pub(super) dropped: DroppedPaths,
     /// The supervisor has reported that nothing is left, and is about to exit.
     pub(super) is_over: bool,
     /// The supervisor has the job.
@@ -103,6 +106,7 @@ impl CommandState {
             exit: None,
             moved: FinalDirectory::Not,
             leftovers: 0,
+            dropped: DroppedPaths::default(),
             is_over: false,
             is_taken: false,
             not_started: None,
@@ -169,6 +173,11 @@ impl CommandState {
             Report::NotStarted { step, errno } if self.exit.is_none() => {
                 self.not_started = Some((step, errno));
                 self.is_over = true;
+            }
+            Report::Dropped(DroppedPaths { mut named, more }) => {
+                named.truncate(MAX_DROPPED);
+                self.dropped = DroppedPaths { named, more: more.min(MAX_PROCESSES) };
+                return CommandEffect::Nothing;
             }
             Report::Gone { leftovers } => {
                 self.leftovers = leftovers.min(MAX_PROCESSES);

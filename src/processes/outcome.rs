@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::command_state::EndCause;
 use super::output::CommandOutput;
-use super::protocol::{Exit, FinalDirectory};
+use super::protocol::{DroppedPaths, Exit, FinalDirectory};
 use crate::text::printable;
 
 /// The limits of one command.
@@ -33,6 +33,8 @@ pub(crate) struct Finished {
     pub(crate) moved: FinalDirectory,
     /// How many processes it left running. They have been ended.
     pub(crate) leftovers: usize,
+    /// What it wrote that is lost with its sandbox.
+    pub(crate) dropped: DroppedPaths,
     /// How many processes could not be ended.
     pub(crate) stuck: usize,
     /// The supervisor had the command. Else nothing of it ran.

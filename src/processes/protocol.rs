@@ -58,6 +58,8 @@ pub(super) enum Report {
     NotStarted { step: LaunchStep, errno: i32 },
     /// The command has ended; processes that it started may still run.
     Ended { exit: Exit, moved: FinalDirectory },
+    /// The command wrote what is lost with its sandbox.
+    Dropped(DroppedPaths),
     /// Nothing is left. This is the last report, unless the tree could not be ended.
     Gone { leftovers: usize },
     /// KILL was sent, but this many processes remain, for example because they wait for a
@@ -99,6 +101,18 @@ pub(crate) enum FinalDirectory {
     /// A directory that was removed.
     Nowhere,
 }
+
+/// Files and directories that a command made, and that are lost with its sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DroppedPaths {
+    /// At most [`MAX_DROPPED`] of them. What lies in a directory is lost with it.
+    pub(crate) named: Vec<OsString>,
+    /// How many there are besides.
+    pub(crate) more: usize,
+}
+
+/// How many lost paths are named. A person or a model needs to see what it is about.
+pub(super) const MAX_DROPPED: usize = 5;
 
 pub(super) fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("plain data");

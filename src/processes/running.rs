@@ -334,6 +334,7 @@ impl Watch {
             exit: steps.exit.filter(|_| ended.orphans == 0),
             moved: steps.moved,
             leftovers: steps.leftovers,
+            dropped: steps.dropped,
             stuck: ended.left,
             is_taken: steps.is_taken,
         })

@@ -32,6 +32,7 @@ use super::places;
 use super::runner::{KeptAlive, Runner};
 
 mod denied;
+mod outline;
 mod report;
 mod shown;
 #[cfg(test)]

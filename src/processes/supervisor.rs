@@ -10,6 +10,7 @@ mod crowd;
 mod handover;
 mod launch;
 mod modes;
+mod private_memory;
 mod reaper;
 mod views;
 

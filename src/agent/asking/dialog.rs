@@ -100,7 +100,11 @@ fn question_of(asked: &Asked, options: &[Value]) -> Value {
         let words = markdown::plain_within(&text::one_line(words), MAX_DESCRIPTION_CHARS);
         format!(" (in the model's words: “{}”)", words.replace(['“', '”'], "\""))
     });
-    let question = format!("{tool} ({code}): {effect}{}", described.unwrap_or_default());
+    let described = described.unwrap_or_default();
+    let named = format!("{tool} ({code}): {effect}");
+    let taken = named.chars().count() + described.chars().count();
+    let sandbox = sandbox(ask, MAX_QUESTION_CHARS.saturating_sub(taken));
+    let question = format!("{named}{sandbox}{described}");
     json!({
         "id": code,
         "header": header(&ask.tool),
@@ -115,6 +119,15 @@ fn described(ask: &Ask) -> Option<&str> {
         About::Effect(shown) => shown.described.as_deref(),
         About::Questions { .. } => None,
     }
+}
+
+/// What the sandbox does to it, as far as it fits. The whole stands in the message before.
+fn sandbox(ask: &Ask, room: usize) -> String {
+    let About::Effect(shown) = &ask.about else { return String::new() };
+    let texts: Vec<_> = shown.sandbox.iter().map(|effect| effect.text.replace('`', "")).collect();
+    let first = |count: usize| format!(" (sandbox: {})", texts[..count].join("; "));
+    let fitting = (1..=texts.len()).rev().map(first).find(|text| text.chars().count() <= room);
+    fitting.unwrap_or_default()
 }
 
 fn capitalised(label: &str) -> String {

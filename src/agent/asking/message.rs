@@ -8,6 +8,7 @@ use crate::agent::beginning::AskingChannel;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, OwnChoice, Question, ShownEffect, ShownRisk};
 use crate::markdown;
+use crate::permissions::SandboxEffect;
 
 /// What is asked, as Markdown, and how to answer in this channel. Where the client's own tool
 /// asks, its dialog has the choices, and the message holds the effects alone.
@@ -54,7 +55,8 @@ fn title(asked: &Asked) -> String {
 pub(crate) fn effect(asked: &Asked) -> String {
     match &asked.ask.about {
         About::Effect(shown) => {
-            format!("{}\n{}", shown.markdown.trim_end(), risks(&shown.risks))
+            let (risks, sandbox) = (risks(&shown.risks), sandbox(&shown.sandbox));
+            format!("{}\n{risks}{sandbox}", shown.markdown.trim_end())
         }
         About::Questions { .. } => {
             asked.unanswered().iter().map(question).collect::<Vec<_>>().join("\n")
@@ -67,6 +69,15 @@ fn risks(risks: &[ShownRisk]) -> String {
     let mut text = String::new();
     for risk in risks {
         let _ = writeln!(text, "\n- risk ({}): {}", risk.severity, markdown::line(&risk.text));
+    }
+    text
+}
+
+/// What the sandbox does to a call.
+fn sandbox(effects: &[SandboxEffect]) -> String {
+    let mut text = String::new();
+    for effect in effects {
+        let _ = writeln!(text, "\n- {}", markdown::line(&effect.sentence()));
     }
     text
 }
@@ -247,7 +258,9 @@ mod tests {
     use insta::assert_snapshot;
 
     use super::*;
-    use crate::agent::asking::test_support::{effect_ask, own_ask, question_ask, rule_ask};
+    use crate::agent::asking::test_support::{
+        effect_ask, own_ask, question_ask, rule_ask, sandboxed_ask,
+    };
 
     #[test]
     fn an_approval_shows_the_effect_and_the_choices() {
@@ -264,6 +277,20 @@ mod tests {
         - `3` deny
 
         Reply with the number alone. Any other reply denies it and is passed to the model.
+        ");
+    }
+
+    #[test]
+    fn what_the_sandbox_does_stands_between_the_effect_and_the_choices() {
+        let asked = [sandboxed_ask(&["no network: `curl` cannot connect", "a\n- `1` deny <b>"])];
+        assert_snapshot!(effect(&asked[0]), @r"
+        ```sh
+        make 0
+        ```
+
+        - sandbox: no network: `curl` cannot connect (`sandbox.network`)
+
+        - sandbox: a - `1` deny \<b> (`sandbox.network`)
         ");
     }
 

@@ -4,6 +4,7 @@ use crate::agent::beginning::Decided;
 use crate::agent::record::Asked;
 use crate::execution::ask::{About, Ask, Decision, OwnChoice, Question, ShownEffect};
 use crate::ids::ApprovalId;
+use crate::permissions::SandboxEffect;
 use crate::tools::question::QuestionOption;
 
 pub(crate) const NOW: i64 = 1_000;
@@ -18,6 +19,7 @@ pub(crate) fn shown_effect(markdown: &str, digest: u8) -> ShownEffect {
         why: None,
         remedy: String::new(),
         risks: Vec::new(),
+        sandbox: Vec::new(),
         grant_covers: "exactly this command, in this directory".to_owned(),
         rule_grant: None,
         subcommand_grant: None,
@@ -35,6 +37,18 @@ pub(crate) fn effect_ask(slot: u8, code: &str) -> Asked {
         ..shown_effect(&format!("```sh\nmake {slot}\n```\n"), slot)
     });
     asked(slot, code, Ask { tool: "Bash".to_owned(), headline: format!("make {slot}"), about })
+}
+
+/// An ask about a command to which the sandbox does this.
+pub(crate) fn sandboxed_ask(texts: &[&str]) -> Asked {
+    let mut asked = effect_ask(0, "KXRT");
+    let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+    let effect = |text: &&str| SandboxEffect {
+        text: (*text).to_owned(),
+        settings: vec!["sandbox.network".to_owned()],
+    };
+    shown.sandbox = texts.iter().map(effect).collect();
+    asked
 }
 
 /// An ask about a command that has a rule of its own.

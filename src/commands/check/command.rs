@@ -15,7 +15,7 @@ pub(super) async fn explain(services: &Services, line: String) -> Result<String,
 }
 
 fn told(explained: &ExplainedVerdict) -> String {
-    let ExplainedVerdict { verdict, because, remedy, reading, risks } = explained;
+    let ExplainedVerdict { verdict, because, remedy, reading, risks, sandbox_effects } = explained;
     let mut text = format!("{verdict}: {because}\n");
     if let Some(remedy) = remedy {
         let _ = writeln!(text, "{remedy}");
@@ -25,6 +25,9 @@ fn told(explained: &ExplainedVerdict) -> String {
     }
     for risk in risks {
         let _ = writeln!(text, "risk ({}): {}", risk.severity.as_str(), risk.text);
+    }
+    for effect in sandbox_effects {
+        let _ = writeln!(text, "{}", effect.sentence());
     }
     text
 }

@@ -267,6 +267,7 @@ impl Pipeline {
                 why: asked.why().map(str::to_owned),
                 remedy: asked.remedy().to_owned(),
                 risks: asked.risks().iter().map(ShownRisk::from).collect(),
+                sandbox: asked.sandbox_effects().to_vec(),
                 rule_grant: asked.rule_grant().cloned().map(Box::new),
                 subcommand_grant: asked.subcommand_grant().cloned().map(Box::new),
                 described: preview.described,

@@ -124,6 +124,17 @@ impl ParsedCommand {
         }
         files
     }
+
+    /// Whether all that it writes is named in it, as far as its programs are known. git writes in
+    /// the repository, but for its settings.
+    pub(crate) fn names_what_it_writes(&self) -> bool {
+        let is_known = |part: &Part| match part.program() {
+            None => true,
+            Some("git") => !part.words.iter().any(|word| word.is("config")),
+            Some(program) => programs::is_recognised(program),
+        };
+        self.reached.iter().all(|reached| is_known(&reached.part))
+    }
 }
 
 /// The texts of a word that may be a file: itself, or the value of an option.

@@ -216,7 +216,7 @@ impl Found {
             })
         };
         if NETWORK.contains(&program) || (program == "git" && is_first(&NETWORK_GIT)) {
-            let text = format!("`{program}` talks to the network");
+            let text = format!("`{program}` reaches for the network");
             self.add(RiskKind::Network, Severity::Medium, text);
         }
         if PRIVILEGE.contains(&program) {

@@ -8,6 +8,9 @@ use crate::processes::confinement::{Confinement, Network};
 /// The most that a command can put into one directory in memory.
 const MEMORY_BYTES: &str = "536870912";
 
+/// Where programs share memory under names. The command has its own.
+pub(in crate::processes) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// What of `/proc` takes writes from every user, or could.
 const OPEN_TO_ALL: [&str; 2] = ["/proc/sys", "/proc/pressure"];
 
@@ -39,7 +42,7 @@ pub(super) fn arguments(confinement: &Confinement, is_root: bool) -> Vec<OsStrin
 
 /// Something at a path. The order of the variants is that of mounting at one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Mount<'a> {
+pub(in crate::processes) enum Mount<'a> {
     ReadOnly { at: &'a Path, from: &'a Path },
     Memory(&'a Path),
     Temporary(&'a Path),
@@ -49,7 +52,7 @@ enum Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    fn at(&self) -> &'a Path {
+    pub(in crate::processes) fn at(&self) -> &'a Path {
         match self {
             Self::ReadOnly { at, .. } | Self::Memory(at) | Self::Root { at, .. } => at,
             Self::Temporary(_) => Path::new("/tmp"),
@@ -68,7 +71,7 @@ pub(in crate::processes) fn own_places(confinement: &Confinement) -> Vec<&Path> 
 }
 
 /// All mounts, outer ones first: a later one covers what lies below it.
-fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
+pub(in crate::processes) fn mounts(confinement: &Confinement) -> Vec<Mount<'_>> {
     let home = confinement.home.path();
     let is_writable =
         |path: &Path| confinement.writable.iter().any(|it| path.starts_with(it.at.path()));
@@ -123,7 +126,7 @@ impl Arguments {
 
     fn devices(&mut self) {
         self.add(["--dev", "/dev"]);
-        self.memory(Path::new("/dev/shm"));
+        self.memory(Path::new(SHARED_MEMORY));
         self.read_only(Path::new("/dev"));
     }
 

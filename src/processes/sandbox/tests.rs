@@ -22,6 +22,7 @@ use crate::processes::runner::Command;
 use crate::processes::test_support::{FORK_BOMB, marker, processes_with, program, runner};
 
 mod broken_bwrap;
+mod dropped;
 mod escapes;
 mod linked;
 mod links;

@@ -12,6 +12,7 @@ use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use tokio::time::Instant;
 
 use super::crowd::Crowd;
+use super::private_memory::PrivateMemory;
 use super::{MAX_PROCESSES, launch, release_streams};
 use crate::processes::protocol::{
     self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
@@ -50,6 +51,7 @@ struct Reaper {
     reports: UnixStream,
     started_in: OsString,
     has_ended: bool,
+    memory: PrivateMemory,
     crowd: Crowd,
     /// The kernel limits the processes; else this one counts them.
     is_limited: bool,
@@ -73,6 +75,7 @@ pub(super) fn run(
             return protocol::write(&mut reports, &Report::NotStarted { step, errno });
         }
     };
+    let memory = PrivateMemory::of(job.confinement.as_ref());
     drop(job);
     release_streams()?;
 
@@ -85,7 +88,7 @@ pub(super) fn run(
         // It mostly sleeps.
         _ = kernel::run_before_others();
     }
-    Reaper { events, reports, started_in, has_ended: false, crowd, is_limited }.watch();
+    Reaper { events, reports, started_in, has_ended: false, memory, crowd, is_limited }.watch();
     Ok(())
 }
 
@@ -132,7 +135,7 @@ impl Reaper {
                     }
                 }
                 Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => {
-                    return self.report(&Report::Gone { leftovers: 0 });
+                    return self.report_gone(0);
                 }
             }
         }
@@ -150,7 +153,7 @@ impl Reaper {
                 Ok(Event::Ended(status)) => self.report_end(status),
                 Ok(Event::End(grace)) => kill_at = kill_at.min(Instant::now() + grace),
                 Ok(Event::Gone) | Err(RecvTimeoutError::Disconnected) => {
-                    return self.report(&Report::Gone { leftovers });
+                    return self.report_gone(leftovers);
                 }
                 // The grace is for who ends, and not for who goes on forking.
                 Err(RecvTimeoutError::Timeout) if Instant::now() < kill_at && self.is_crowded() => {
@@ -188,6 +191,13 @@ impl Reaper {
             Err(_) => FinalDirectory::Nowhere,
         };
         self.report(&Report::Ended { exit, moved });
+    }
+
+    fn report_gone(&mut self, leftovers: usize) {
+        if let Some(dropped) = self.memory.written() {
+            self.report(&Report::Dropped(dropped));
+        }
+        self.report(&Report::Gone { leftovers });
     }
 
     fn report(&mut self, report: &Report) {

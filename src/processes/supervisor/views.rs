@@ -26,6 +26,9 @@ use crate::processes::{bwrap, handles, kernel, mounts};
 /// Where the closed file and directory are for a moment, in memory that is the command's own.
 const CLOSED: [&str; 2] = ["/run/.closed-file", "/run/.closed-directory"];
 
+/// The file of git's settings, below home.
+pub(super) const GIT_SETTINGS: &str = ".gitconfig";
+
 /// Something is not what the server has opened.
 fn differs() -> io::Error {
     io::Error::from_raw_os_error(libc::ESTALE)
@@ -78,7 +81,7 @@ fn write_git_settings(confinement: &Confinement) -> io::Result<()> {
     let home = confinement.home.path();
     match &confinement.git_settings {
         Some(settings) if bwrap::own_places(confinement).contains(&home) => {
-            fs::write(home.join(".gitconfig"), settings)
+            fs::write(home.join(GIT_SETTINGS), settings)
         }
         _ => Ok(()),
     }

@@ -14,7 +14,7 @@ use crate::blocking::FILES;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::ask::{About, Decision, Question, ShownEffect, ShownRisk};
 use crate::ids::{AgentId, ApprovalId, Scope, SessionId, TurnId};
-use crate::permissions::{GrantHolder, KeepError, KeptGrants};
+use crate::permissions::{GrantHolder, KeepError, KeptGrants, SandboxEffect};
 use crate::sessions::decisions::{asked, decide, rules_to_keep};
 use crate::sessions::kept_rules::not_kept;
 use crate::sessions::open_approvals::{approvals_of, is_open, open_approvals};
@@ -35,6 +35,8 @@ pub(crate) struct ApprovalItem {
     effect: Option<String>,
     /// What speaks against it, the gravest first.
     risks: Vec<ShownRisk>,
+    /// What the sandbox does to it, the gravest first.
+    sandbox: Vec<SandboxEffect>,
     /// The rules that the scope `rule` keeps. Empty: none can allow this.
     suggestions: Vec<String>,
     /// The wider rules that the choice `rule` keeps, and the scope `rule` if they are named.
@@ -182,13 +184,20 @@ fn item(row: &ApprovalRow, asked: Asked, asked_by: AskedBy) -> ApprovalItem {
     let options = options(&asked.ask);
     let rules = offered_rules(&asked.ask).to_vec();
     let questions = asked.unanswered().to_vec();
-    let (effect, questions, risks, suggestions) = match asked.ask.about {
-        About::Effect(ShownEffect { markdown, risks, rule_grant, subcommand_grant, .. }) => {
+    let (effect, questions, risks, sandbox, suggestions) = match asked.ask.about {
+        About::Effect(ShownEffect {
+            markdown,
+            risks,
+            sandbox,
+            rule_grant,
+            subcommand_grant,
+            ..
+        }) => {
             let narrowest = rule_grant.or(subcommand_grant);
             let suggestions = narrowest.map(|grant| grant.rules).unwrap_or_default();
-            (Some(markdown), None, risks, suggestions)
+            (Some(markdown), None, risks, sandbox, suggestions)
         }
-        About::Questions { .. } => (None, Some(questions), Vec::new(), Vec::new()),
+        About::Questions { .. } => (None, Some(questions), Vec::new(), Vec::new(), Vec::new()),
     };
     ApprovalItem {
         id: row.id.clone(),
@@ -198,6 +207,7 @@ fn item(row: &ApprovalRow, asked: Asked, asked_by: AskedBy) -> ApprovalItem {
         tool: asked.ask.tool,
         effect,
         risks,
+        sandbox,
         suggestions,
         rules,
         choices,

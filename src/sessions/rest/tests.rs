@@ -210,7 +210,7 @@ async fn an_approval_is_listed_and_decided_once() {
     let listed = json(&rest.approvals(session.scope).await.unwrap())["data"][0].clone();
     let expected = json!({
         "id": id, "code": "abcd", "session": session.id, "turn": turn.id, "agent": null, "tool": "Bash",
-        "effect": "`make`", "risks": [], "suggestions": [], "choices": ["allow", "deny"],
+        "effect": "`make`", "risks": [], "sandbox": [], "suggestions": [], "choices": ["allow", "deny"],
         "created": 5, "expires": listed["expires"],
     });
     assert_eq!(listed, expected);

@@ -7,6 +7,7 @@ mod preview;
 mod profile;
 mod quiet_git;
 mod read_file;
+mod sandbox_notes;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -281,6 +282,7 @@ impl Tool for Bash {
             time,
             notes,
             has_tasks: self.has_tasks(&context),
+            may_escape: self.escape,
         };
         if is_for_background { launch.in_background().await } else { launch.in_foreground().await }
     }

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::*;
 use crate::agent::asking::test_support::{
-    NOW, ask_of, effect_ask, own_ask, question, question_ask, rule_ask, shown,
+    NOW, ask_of, effect_ask, own_ask, question, question_ask, rule_ask, sandboxed_ask, shown,
     shown as shown_decisions,
 };
 
@@ -43,6 +43,26 @@ fn x15_the_effect_stands_before_the_models_words_for_it() {
     let long = asked_about(&asked).0;
     assert!(long.contains("…⟨cut: the whole stands in the message⟩ (in the model's"), "{long}");
     assert!(long.chars().count() <= MAX_QUESTION_CHARS, "{long}");
+}
+
+#[test]
+fn what_the_sandbox_does_stands_behind_the_effect_as_far_as_it_fits() {
+    let mut asked = sandboxed_ask(&["no network: `curl` cannot connect", "`/a` is gone"]);
+    let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+    shown.described = Some("Get it".to_owned());
+    assert_eq!(
+        asked_about(&asked).0,
+        "Bash (KXRT): make 0 (sandbox: no network: curl cannot connect; /a is gone) (in the model's \
+         words: “Get it”)"
+    );
+    let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+    shown.sandbox[1].text = "x".repeat(430);
+    let cut = asked_about(&asked).0;
+    assert!(cut.contains("(sandbox: no network: curl cannot connect) (in the model's"), "{cut}");
+    let About::Effect(shown) = &mut asked.ask.about else { unreachable!() };
+    shown.sandbox.remove(0);
+    shown.sandbox[0].text = "x".repeat(480);
+    assert!(!asked_about(&asked).0.contains("sandbox"));
 }
 
 #[test]

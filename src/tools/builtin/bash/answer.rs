@@ -187,6 +187,11 @@ fn exit_code(finished: &Finished) -> Option<i32> {
     }
 }
 
+/// Whether the command ended by itself, and neither well nor with an answer.
+pub(super) fn has_failed(command: &str, finished: &Finished) -> bool {
+    finished.cause == EndCause::ItsOwn && is_error(command, finished)
+}
+
 fn is_error(command: &str, finished: &Finished) -> bool {
     let is_answer = match finished.exit {
         Some(Exit::Code(0)) => true,

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Call};
 use super::read_file::ReadFile;
+use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
 use crate::permissions::OpenedCommand;
 use crate::processes::sandbox::Confined;
@@ -43,6 +44,8 @@ pub(super) struct Launch<'a> {
     pub(super) notes: Vec<String>,
     /// Whether commands may go to the background.
     pub(super) has_tasks: bool,
+    /// Whether the model may ask for a command outside of the sandbox.
+    pub(super) may_escape: bool,
 }
 
 impl Launch<'_> {
@@ -78,6 +81,7 @@ impl Launch<'_> {
         }
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
+        notes.extend(self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.line())));
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
         notes.extend(after(self.confined.take()).await);
         let path = file.and_then(|file| file.path());
@@ -167,13 +171,18 @@ impl Launch<'_> {
         seen: u64,
     ) {
         let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
-        let reader = self.failed_reader();
+        let ending = Ending {
+            line: command.clone(),
+            sandbox: self.sandbox_notes(),
+            reader: self.failed_reader(),
+            confined: self.confined,
+        };
         let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
             running,
             path,
-            conclude: conclude(command.clone(), self.confined, reader),
+            conclude: ending.conclude(),
             command,
         });
         agent.known_tasks.started(&task, seen);
@@ -203,6 +212,13 @@ impl Launch<'_> {
             line: command_line.line.clone(),
             directory: command_line.directory.clone(),
         })
+    }
+
+    /// What to tell of the sandbox; `None` if there is none, or none in which it may write.
+    fn sandbox_notes(&self) -> Option<SandboxNotes> {
+        let confinement = self.command.confinement.clone().filter(|_| !self.reads_only())?;
+        let (may_escape, connects) = (self.may_escape, self.permitted.connects());
+        Some(SandboxNotes { confinement, may_escape, connects })
     }
 
     fn line(&self) -> &str {
@@ -243,20 +259,31 @@ impl ConfinedReader {
     }
 }
 
-fn conclude(line: String, confined: Option<Confined>, reader: Option<ConfinedReader>) -> Conclude {
-    Box::new(move |finished| {
-        let end = async move {
-            let mut notes = after(confined).await;
-            if let (Some(reader), Ok(finished)) = (reader, &finished) {
-                notes.extend(reader.note(finished));
-            }
-            match finished {
-                Ok(finished) => answer::task_end(&line, &finished, notes),
-                Err(error) => TaskEnd::not_run(&error),
-            }
-        };
-        end.boxed()
-    })
+/// What is told when a task has ended.
+struct Ending {
+    line: String,
+    sandbox: Option<SandboxNotes>,
+    reader: Option<ConfinedReader>,
+    confined: Option<Confined>,
+}
+
+impl Ending {
+    fn conclude(self) -> Conclude {
+        let Self { line, sandbox, reader, confined } = self;
+        Box::new(move |finished| {
+            let end = async move {
+                let mut notes = after(confined).await;
+                let finished = match finished {
+                    Ok(finished) => finished,
+                    Err(error) => return TaskEnd::not_run(&error),
+                };
+                notes.extend(sandbox.into_iter().flat_map(|it| it.of(&finished, &line)));
+                notes.extend(reader.and_then(|reader| reader.note(&finished)));
+                answer::task_end(&line, &finished, notes)
+            };
+            end.boxed()
+        })
+    }
 }
 
 /// What the sandbox has to say when the command has ended.

@@ -3,6 +3,7 @@
 mod background;
 mod exchanges;
 mod readers;
+mod sandbox_notes;
 
 use std::fs;
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use regex::Regex;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use super::sandbox_notes::Home;
 use super::*;
 use crate::files::ReadState;
 use crate::ids::{Scope, SessionId};
@@ -456,4 +457,21 @@ async fn p18_a_task_runs_where_no_file_can_be_made() {
     one
     Task $ID: running
     ");
+}
+
+#[tokio::test]
+async fn a_task_tells_at_its_end_what_the_sandbox_has_dropped_and_prevented() {
+    let home = Home::new(Level::Bwrap);
+    if !home.holds().await {
+        return;
+    }
+    let ground = Ground::new();
+    let command = "touch ~/note.txt; exec 3<>/dev/tcp/127.0.0.1/1";
+    let arguments = json!({ "command": command, "run_in_background": true });
+    let output = ground.fixture.run(&erase(home.bash()), arguments).await.unwrap();
+    let id = output.structured["task_id"].as_str().unwrap().to_owned();
+    let told = ground.look_with(json!({ "task_id": id, "block": true })).await;
+    let lost = format!("(the sandbox has dropped {}/note.txt: ", home.path().display());
+    assert!(told.contains(&lost), "{told}");
+    assert!(told.contains("(the sandbox has no network: "), "{told}");
 }
