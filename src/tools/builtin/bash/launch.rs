@@ -13,11 +13,12 @@ use super::answer::{self, Call};
 use super::read_file::ReadFile;
 use crate::blocking::FILES;
 use crate::permissions::OpenedCommand;
-use crate::processes::sandbox::Confined;
+use crate::processes::sandbox::{Confined, WorkspaceWatch};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
     Running, StopReason,
 };
+use crate::session_files::SessionFiles;
 use crate::tools::agent_context::AgentContext;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
@@ -31,6 +32,8 @@ pub(super) struct Launch<'a> {
     pub(super) runner: Runner,
     pub(super) command: Command,
     pub(super) confined: Option<Confined>,
+    /// Looks for what the command leaves. `None`: it cannot write.
+    pub(super) watch: Option<WorkspaceWatch>,
     pub(super) permitted: &'a OpenedCommand,
     pub(super) context: &'a CallContext,
     pub(super) description: Option<String>,
@@ -66,9 +69,11 @@ impl Launch<'_> {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
-        notes.extend(after(self.confined.take()).await);
+        let end = self.end();
+        let (more, left_behind) = end.notes(IsTold::ByEvent).await;
+        notes.extend(more);
         let path = file.and_then(|file| file.path());
-        Ok(self.call(path).ended(&finished, &notes))
+        Ok(ToolOutput { left_behind, ..self.call(path).ended(&finished, &notes) })
     }
 
     /// Starts the command as a task, and answers at once.
@@ -136,20 +141,20 @@ impl Launch<'_> {
 
     /// Makes a task of the command. `seen` are the bytes of its output that the answer tells.
     fn hand_over(
-        self,
+        mut self,
         place: TaskPlace,
         (running, path): (Running, Option<PathBuf>),
         file: &OutputFile,
         seen: u64,
     ) {
         let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
-        let reader = self.failed_reader();
+        let (reader, end) = (self.failed_reader(), self.end());
         let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
             running,
             path,
-            conclude: conclude(command.clone(), self.confined, reader),
+            conclude: conclude(command.clone(), end, reader),
             command,
         });
         agent.known_tasks.started(&task, seen);
@@ -179,6 +184,14 @@ impl Launch<'_> {
             line: command_line.line.clone(),
             directory: command_line.directory.clone(),
         })
+    }
+
+    fn end(&mut self) -> CommandEnd {
+        CommandEnd {
+            confined: self.confined.take(),
+            watch: self.watch.take(),
+            files: self.context.session.files.clone(),
+        }
     }
 
     fn line(&self) -> &str {
@@ -219,10 +232,10 @@ impl ConfinedReader {
     }
 }
 
-fn conclude(line: String, confined: Option<Confined>, reader: Option<ConfinedReader>) -> Conclude {
+fn conclude(line: String, end: CommandEnd, reader: Option<ConfinedReader>) -> Conclude {
     Box::new(move |finished| {
         let end = async move {
-            let mut notes = after(confined).await;
+            let (mut notes, _) = end.notes(IsTold::Later).await;
             if let (Some(reader), Ok(finished)) = (reader, &finished) {
                 notes.extend(reader.note(finished));
             }
@@ -235,12 +248,45 @@ fn conclude(line: String, confined: Option<Confined>, reader: Option<ConfinedRea
     })
 }
 
-/// What the sandbox has to say when the command has ended.
-async fn after(confined: Option<Confined>) -> Vec<String> {
-    let Some(confined) = confined else { return Vec::new() };
-    let cut_short = answer::cut_short(&confined);
-    let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
-    cut_short.into_iter().chain(answer::unprotected(&changed.await.unwrap_or_default())).collect()
+/// What is needed when a command has ended.
+struct CommandEnd {
+    confined: Option<Confined>,
+    watch: Option<WorkspaceWatch>,
+    files: Option<Arc<SessionFiles>>,
+}
+
+/// How the person is told of what a command has left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsTold {
+    ByEvent,
+    /// By the next turn: no turn need run now.
+    Later,
+}
+
+impl CommandEnd {
+    /// What the sandbox has to say in the answer, and what the command has left that other
+    /// programs obey, a line for each kind.
+    async fn notes(self, told: IsTold) -> (Vec<String>, Vec<String>) {
+        let Self { confined, watch, files } = self;
+        let mut notes: Vec<String> =
+            confined.as_ref().and_then(answer::cut_short).into_iter().collect();
+        let Some(watch) = watch else { return (notes, Vec::new()) };
+        let look = move || {
+            let finds = watch.finds();
+            let lines = finds.lines();
+            if !lines.is_empty()
+                && let Some(files) = &files
+            {
+                files.add_finds(&lines, told == IsTold::ByEvent);
+            }
+            let says_cut = finds.is_cut && files.is_none_or(|files| files.is_first_cut());
+            (lines, says_cut)
+        };
+        let (lines, says_cut) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        notes.extend(lines.iter().map(|line| answer::left_behind(line)));
+        notes.extend(says_cut.then(|| answer::NOT_ALL_LOOKED_AT.to_owned()));
+        (notes, lines)
+    }
 }
 
 /// Moves the session's working directory to the one in which the command ended, if that lies

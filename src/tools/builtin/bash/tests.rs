@@ -1,6 +1,7 @@
 //! Calls Bash as the model does, with the real shell.
 
 mod background;
+mod left_behind;
 mod readers;
 
 use std::fs;
