@@ -154,6 +154,17 @@ mod tests {
             finds.add(FindKind::NestedRepository, format!("/w/sub{number}").into());
         }
         finds.add(FindKind::SetId, "/w/a\nb".into());
-        assert_snapshot!(finds.lines().join("\n"));
+        assert_snapshot!(finds.lines().join("\n"), @r"
+        a control file made or changed: /w/one (git, editors, shells, package managers or CI run what it says)
+        a repository where there was none: /w/one (git that is used there obeys its settings and hooks)
+        nested repositories: /w/one, /w/sub0, /w/sub1, /w/sub2, /w/sub3 and 2 more (git that is used there obeys its settings and hooks)
+        a directory that git takes for a repository: /w/one (git that is used there obeys its settings and hooks)
+        a gitlink in a git index: /w/one (git enters the repository there, and obeys its settings)
+        a git index that changed and cannot be looked at: /w/one (it may hold gitlinks)
+        a rebase that runs commands: /w/one (`git rebase --continue` runs them)
+        a remote outside of git's settings: /w/one (`git fetch` and `git pull` obey it by its name)
+        what git's settings name and was missing: /w/one (git obeys it from now on)
+        set-user-id or set-group-id files: /w/a\nb, /w/one (whoever runs it has the rights of its owner)
+        ");
     }
 }
