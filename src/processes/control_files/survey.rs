@@ -199,7 +199,10 @@ impl Known {
             level = next;
         }
         let Look { visited, found, .. } = look;
-        self.listings.retain(|directory, _| visited.contains(directory));
+        // Some have gone. To look for them each time would cost as much as the look itself.
+        if visited.len() < self.listings.len() {
+            self.listings.retain(|directory, _| visited.contains(directory));
+        }
         found
     }
 }

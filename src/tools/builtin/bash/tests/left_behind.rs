@@ -269,8 +269,8 @@ async fn g9_dependencies_are_not_looked_at_and_what_a_gitlink_names_is() {
         let line = "for d in node_modules .venv venv vendor target; do \
                     mkdir -p $d/x; git init -q $d/x; echo x >$d/.envrc; done";
         ground.check(line, &[]).await;
-        let link = format!("git update-index --add --cacheinfo 160000,{OBJECT},vendor/sub");
-        ground.check(&link, &["a gitlink in a git index: vendor/sub"]).await;
+        let gitlink = format!("git update-index --add --cacheinfo 160000,{OBJECT},vendor/sub");
+        ground.check(&gitlink, &["a gitlink in a git index: vendor/sub"]).await;
         ground.check("git init -q vendor/sub", &["a nested repository: vendor/sub"]).await;
     }
 }
