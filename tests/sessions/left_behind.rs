@@ -99,9 +99,9 @@ async fn g9_another_session_does_not_wait() {
 async fn g9_what_a_subagent_leaves_counts_for_its_session() {
     let upstream = Upstream::start();
     let Some(server) = server(&upstream).await else { return };
-    let task = json!({ "description": "Makes it.", "prompt": "Go.",
+    let agent = json!({ "description": "Makes it.", "prompt": "Go.",
                        "subagent_type": "general-purpose" });
-    upstream.round(calls(&[("t", "Task", task)]));
+    upstream.round(calls(&[("t", "Task", agent)]));
     upstream.round(calls(&[("k", "Bash", makes_repository("sub"))]));
     upstream.round(says("Made."));
     let mut talk = talk(&server);
