@@ -251,6 +251,7 @@ impl Permissions {
             mode: settings.mode,
             sandbox,
             auto_allow: false,
+            left_behind: None,
             confined: Confined::default(),
             hooks: HookOpinion::None,
             only_reads: None,
@@ -556,6 +557,7 @@ impl Permissions {
             }
             let current = current.with_rules_kept_for(&access_request);
             let current = current.with_readable_for(&access_request);
+            let current = current.with_finds_for(&access_request);
             let access = current.open(&named, access_request)?;
             current.judge_opened(&named, access)
         };
@@ -576,6 +578,42 @@ impl Permissions {
                 Err(Refusal::Policy(unanswered(tool, why, remedy, NoAnswer::DontAsk)))
             }
             Err(asked) => Ok(Judgement::Asks(asked)),
+        }
+    }
+
+    /// The same permissions with what earlier commands have left, if the request is for a command
+    /// that may run unasked otherwise. Blocks.
+    fn with_finds_for(mut self, access_request: &AccessRequest) -> Self {
+        let is_command = matches!(access_request, AccessRequest::Command { .. });
+        if let Some(files) = self.session_files.first()
+            && is_command
+            && self.policy.auto_allow
+        {
+            let finds = files.unanswered_finds();
+            self.policy.left_behind = (!finds.is_empty()).then(|| finds.join("; ").into());
+        }
+        self
+    }
+
+    /// Notes that a person who is asked about the call is shown what earlier commands have left.
+    pub(crate) async fn show_finds(&self, call: &str) {
+        self.change_finds(call, SessionFiles::show_finds).await;
+    }
+
+    /// A person has answered about the call.
+    pub(crate) async fn answer_finds(&self, call: &str) {
+        self.change_finds(call, SessionFiles::answer_finds).await;
+    }
+
+    async fn change_finds(&self, call: &str, change: fn(&SessionFiles, &str)) {
+        let Some(files) = self.session_files.first().map(Arc::clone) else { return };
+        if !self.policy.auto_allow {
+            return;
+        }
+        let call = call.to_owned();
+        let changed = RESOLVING.run(move || change(&files, &call)).await;
+        if let Err(error) = changed {
+            tracing::warn!(%error, "commands ask once more about what an earlier one has left");
         }
     }
 
@@ -604,10 +642,12 @@ impl Permissions {
                 }
                 let tool = tool.to_owned();
                 let remedy = remedy.to_string();
+                let left_behind = self.policy.left_behind.as_deref();
                 let asked = AskedAccess {
                     tool,
                     access,
-                    why,
+                    why: with_finds(why, left_behind),
+                    shows_finds: left_behind.is_some(),
                     remedy,
                     is_outside,
                     rule_grant,
@@ -872,6 +912,15 @@ fn denied_files<'a>(
         let metadata = fs::metadata(path).ok()?;
         Some((FileId::from_metadata(&metadata), rule))
     })
+}
+
+/// Why a command asks, with what earlier ones have left.
+fn with_finds(why: Option<String>, left_behind: Option<&str>) -> Option<String> {
+    let Some(left_behind) = left_behind else { return why };
+    let also = why.map(|why| format!("{why}; and ")).unwrap_or_default();
+    Some(format!(
+        "{also}an earlier command left {left_behind}. Until you answer, `auto_allow` does not count"
+    ))
 }
 
 fn state_directory(path: &Path) -> Refusal {

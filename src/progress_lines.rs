@@ -15,6 +15,7 @@ const ASKED: &str = "? ";
 /// The beginning of a line about a subagent; its type follows.
 const AGENT: &str = "↳ ";
 const HOOK: &str = "! a hook says: ";
+const LEFT_BEHIND: &str = "! a command left ";
 
 /// The end of a line that tells of a question to a person.
 const WAITS: &str = " waits for an answer";
@@ -24,6 +25,9 @@ pub(crate) const UNKNOWN_TOOL: &str = "no tool named ";
 
 /// The most characters of a headline that a line shows.
 const SHOWN: usize = 120;
+
+/// The same of what a command has left: paths, and behind them why they matter.
+const SHOWN_OF_FINDS: usize = 600;
 
 pub(crate) fn started(tool: &str, headline: &str) -> String {
     format!("{STARTED}{}\n", subject(tool, headline))
@@ -55,6 +59,11 @@ pub(crate) fn hook_said(text: &str) -> String {
     format!("{HOOK}{}\n", one_line(text))
 }
 
+/// A line about what a command has left that other programs obey.
+pub(crate) fn left_behind(line: &str) -> String {
+    format!("{LEFT_BEHIND}{}\n", one_line_within(line, SHOWN_OF_FINDS))
+}
+
 /// Removes our lines from `reasoning`. `is_tool` tells which words are names of tools.
 pub(crate) fn removed(reasoning: &str, is_tool: impl Fn(&str) -> bool) -> String {
     let is_ours = |line: &&str| is_ours(line.trim_end_matches(['\n', '\r']), &is_tool);
@@ -83,7 +92,7 @@ fn is_ours(line: &str, is_tool: &impl Fn(&str) -> bool) -> bool {
         // The model may have called a tool that does not exist.
         is_of_tool(subject) || error.starts_with(UNKNOWN_TOOL)
     } else {
-        line.starts_with(HOOK)
+        line.starts_with(HOOK) || line.starts_with(LEFT_BEHIND)
     }
 }
 
@@ -102,9 +111,13 @@ fn subject(tool: &str, headline: &str) -> String {
 }
 
 fn one_line(text: &str) -> String {
+    one_line_within(text, SHOWN)
+}
+
+fn one_line_within(text: &str, max_chars: usize) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let line: String = shown.filter(|c| !is_hidden(*c)).take(SHOWN + 1).collect();
-    match line.char_indices().nth(SHOWN) {
+    let line: String = shown.filter(|c| !is_hidden(*c)).take(max_chars + 1).collect();
+    match line.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", line[..cut].trim()),
         None => line.trim().to_owned(),
     }
@@ -154,6 +167,7 @@ mod tests {
             failed("Read", "a.rs", "no file: a.rs"),
             failed("Bash", "", "cut off"),
             failed("Raed", "", "no tool named Raed is available"),
+            left_behind("a nested repository: /w/x (git that is used there obeys it)"),
         ] {
             assert_eq!(removed(&format!("I think\n{ours}so")), "I think\nso", "{ours}");
             // A frontend may have trimmed the end of the last line.
@@ -171,6 +185,7 @@ mod tests {
             "✗ Read\n",
             "? Read or not\n",
             "? Who waits for an answer\n",
+            "! a command is left\n",
         ] {
             assert_eq!(removed(own), own);
         }

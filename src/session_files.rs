@@ -7,6 +7,7 @@
 //! whole directory is removed when the store forgets it.
 
 mod directories;
+mod finds;
 mod plan;
 mod quota;
 
@@ -21,6 +22,7 @@ use uuid::Uuid;
 
 pub(crate) use self::directories::{SessionDirectories, remove_orphans};
 use self::directories::{open_outputs, outputs_path, sessions_path};
+use self::finds::KeptFinds;
 pub(crate) use self::plan::{MAX_PLAN_BYTES, PlanError};
 use crate::ids::SessionId;
 use crate::named_file::ours::open_in;
@@ -52,6 +54,8 @@ pub(crate) struct SessionFiles {
     making_room: Mutex<()>,
     /// Held while a text is kept: the same one may come twice at once.
     keeping: Mutex<()>,
+    /// What commands have left in the workspace. `None`: it was not read yet.
+    finds: Mutex<Option<KeptFinds>>,
 }
 
 /// A new file of a session. It counts as being written until this is dropped.
@@ -73,8 +77,8 @@ pub(crate) fn unique_stem(kind: &str) -> String {
 
 impl SessionFiles {
     fn new(state_dir: PathBuf, session: SessionId, max_bytes: u64) -> Self {
-        let (growing, making_room, keeping) = Default::default();
-        Self { state_dir, session, max_bytes, growing, making_room, keeping }
+        let (growing, making_room, keeping, finds) = Default::default();
+        Self { state_dir, session, max_bytes, growing, making_room, keeping, finds }
     }
 
     /// Makes the file `stem.txt`, which only we may read. First removes the oldest files that

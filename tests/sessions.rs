@@ -17,6 +17,7 @@ mod frontends;
 mod grants;
 pub(crate) mod kills;
 pub(crate) mod leaving;
+mod left_behind;
 mod memory;
 mod mixed;
 mod names;

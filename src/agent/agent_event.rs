@@ -37,6 +37,8 @@ pub(crate) enum AgentStep {
         chars: usize,
         error: Option<String>,
     },
+    /// A command of it has left what other programs obey.
+    LeftBehind(String),
     Ended {
         counts: RunCounts,
         error: Option<String>,
@@ -76,6 +78,7 @@ impl AgentEvent {
                 let error = error.as_ref().map_or(0, String::len);
                 call_id.len() + tool.len() + headline.len() + error
             }
+            AgentStep::LeftBehind(line) => line.len(),
             AgentStep::Ended { error, .. } => error.as_ref().map_or(0, String::len),
         };
         size_of::<Self>() + self.agent_type.len() + step

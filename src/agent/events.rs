@@ -50,6 +50,8 @@ pub(crate) enum TurnEvent {
     TodosWritten(Vec<Todo>),
     /// What a hook of the operator's tells the person, or what is wrong with one.
     HookSaid(String),
+    /// What a command has left in the workspace that other programs obey, in a line.
+    LeftBehind(String),
     /// Upstream is asked for this round. Rounds count from 1.
     RoundStarted(u32),
     ClientCall(Box<ClientCallDelta>),
@@ -286,7 +288,7 @@ impl TurnEvent {
     /// Whether the HTTP response head may be sent now. Until then a failure can still choose
     /// the status.
     pub(crate) fn releases_head(&self) -> bool {
-        !matches!(self, Self::RoundStarted(_) | Self::HookSaid(_))
+        !matches!(self, Self::RoundStarted(_) | Self::HookSaid(_) | Self::LeftBehind(_))
     }
 
     /// The text of the answer in this event, if it has one.
@@ -369,7 +371,10 @@ impl TurnEvent {
             Self::Begun | Self::CallsComplete | Self::RoundStarted(_) => 0,
             Self::CallBegan(began) => size_of::<CallBegan>() + began.tool.len(),
             Self::Asked(asked) => asked.iter().map(size_of_asked).sum(),
-            Self::Text(text) | Self::TextBeforeCalls(text) | Self::HookSaid(text) => text.len(),
+            Self::Text(text)
+            | Self::TextBeforeCalls(text)
+            | Self::HookSaid(text)
+            | Self::LeftBehind(text) => text.len(),
             Self::Member { name, text } => name.len() + text.len(),
             Self::Raw(delta) => size_of::<RawDelta>() + delta.size_estimate(),
             Self::ToolStarted(start) => {

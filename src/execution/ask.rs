@@ -133,6 +133,11 @@ pub(crate) enum GrantScope {
 }
 
 impl Decision {
+    /// Whether a person has answered, and not too late.
+    pub(crate) fn is_a_persons(&self) -> bool {
+        !matches!(self, Self::Expired)
+    }
+
     /// Allows what was shown, as it was shown.
     pub(crate) fn allow(digest: EffectDigest, scope: GrantScope) -> Self {
         Self::Allow { digest, scope, rules: Vec::new(), updated_input: None }

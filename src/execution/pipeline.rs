@@ -114,6 +114,8 @@ pub(crate) struct ToolResult {
     pub(crate) ends_turn: Option<String>,
     /// What hooks tell the person.
     pub(crate) notices: Vec<String>,
+    /// What a command has left that other programs obey, for the person.
+    pub(crate) left_behind: Vec<String>,
 }
 
 /// The tools of a turn, and what decides about their calls.
@@ -249,12 +251,20 @@ impl From<Result<ToolOutput, ToolError>> for ToolResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
             Ok(ToolOutput {
-                text, pictures, todos, mut structured, hooks_only, is_error, ..
+                text,
+                pictures,
+                todos,
+                mut structured,
+                hooks_only,
+                is_error,
+                left_behind,
+                ..
             }) => {
                 if let Some(members) = structured.as_object_mut() {
                     members.retain(|name, _| !hooks_only.contains(&name.as_str()));
                 }
-                Self { text, pictures, is_error, structured, todos, ..Self::default() }
+                let without = Self::default();
+                Self { text, pictures, is_error, structured, todos, left_behind, ..without }
             }
             Err(error) => Self::error(&error),
         }

@@ -22,6 +22,8 @@ pub(crate) struct AskedAccess {
     pub(super) access: Access,
     /// Why it asks, for a person.
     pub(super) why: Option<String>,
+    /// Whether the reason tells what earlier commands have left that other programs obey.
+    pub(super) shows_finds: bool,
     /// What would allow it without asking.
     pub(super) remedy: String,
     /// Whether it reaches a place outside the workspace.
@@ -37,6 +39,11 @@ pub(crate) struct AskedAccess {
 impl AskedAccess {
     pub(crate) fn why(&self) -> Option<&str> {
         self.why.as_deref()
+    }
+
+    /// Whether the reason tells what earlier commands have left that other programs obey.
+    pub(crate) fn shows_finds(&self) -> bool {
+        self.shows_finds
     }
 
     pub(crate) fn remedy(&self) -> &str {

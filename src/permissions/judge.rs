@@ -40,6 +40,9 @@ pub(super) struct Policy {
     pub(super) sandbox: SandboxMode,
     /// A command in bubblewrap needs no approval.
     pub(super) auto_allow: bool,
+    /// What earlier commands of the session have left that other programs obey, until a person has
+    /// answered about it. Meanwhile `auto_allow` does not count.
+    pub(super) left_behind: Option<Arc<str>>,
     pub(super) confined: Confined,
     /// What hooks say of the call that is judged.
     pub(super) hooks: HookOpinion,
@@ -630,6 +633,7 @@ mod tests {
             mode,
             sandbox,
             auto_allow,
+            left_behind: None,
             confined,
             hooks,
             only_reads: None,
@@ -768,6 +772,7 @@ mod tests {
             mode: Mode::Default,
             sandbox,
             auto_allow: false,
+            left_behind: None,
             confined: Confined { level: None, why: why.clone() },
             hooks: HookOpinion::None,
             rules: Arc::clone(&rules),

@@ -121,6 +121,11 @@ impl OpenedCommand {
         *reading == Reading::Reader && parsed.as_ref().is_ok_and(ParsedCommand::runs_git)
     }
 
+    /// Whether the command changes nothing, with nothing that keeps it from that.
+    pub(crate) fn is_proven_to_read(&self) -> bool {
+        self.analysis.reading == Reading::Proven
+    }
+
     /// Looks for what a reader could show of the roots, where no mask can hide it.
     pub(super) fn expose(&mut self, shows: impl Fn(&Path) -> bool) {
         if self.analysis.reading == Reading::Reader {

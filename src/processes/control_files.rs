@@ -1,18 +1,26 @@
 //! Finds the files below the roots that other programs obey, and says how each is protected: what
 //! a command puts there would run later, outside of its sandbox.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 
+use self::survey::Holder;
 use super::confinement::MaskKind;
 use super::linked_repository::LinkedRepository;
 use super::masks::{Masks, Placeholder};
 use crate::protected_names::REPOSITORY;
 
-pub(super) use self::snapshot::Snapshot;
-pub(super) use self::survey::Survey;
+pub(crate) use self::finds::{FindKind, Finds};
+pub(super) use self::look::LookBefore;
+use self::observed::Observed;
+use self::snapshot::Snapshot;
+pub(super) use self::survey::{FileModes, Survey};
 
+mod finds;
+mod git_index;
+mod look;
+mod observed;
 mod repository;
 mod snapshot;
 mod survey;
@@ -30,43 +38,61 @@ pub(super) struct ControlFiles {
     pub(super) links: Vec<PathBuf>,
     roots: Vec<PathBuf>,
     repositories: BTreeSet<PathBuf>,
+    /// What else of repositories other programs obey.
+    observed: Observed,
+    /// The directories of git whose index was not read yet, each with the directory in which the
+    /// paths of the index begin.
+    unread: BTreeMap<PathBuf, Option<PathBuf>>,
 }
 
 impl ControlFiles {
     /// Looks at the disk. `roots` have no links in them.
-    pub(super) fn find(roots: &[PathBuf], survey: &Survey) -> Self {
+    pub(super) fn find(roots: &[PathBuf], survey: &Survey, modes: FileModes) -> Self {
         let mut found = Self {
             masks: Masks::default(),
             links: Vec::new(),
             roots: roots.to_vec(),
             repositories: BTreeSet::new(),
+            observed: Observed::default(),
+            unread: BTreeMap::new(),
         };
+        let linked = LinkedRepository::of_all(roots);
+        found.roots.extend(linked.iter().map(|linked| linked.directory.clone()));
         for root in roots {
             found.top(root);
-            for holder in survey.holders(root) {
-                for name in &holder.listing.controls {
-                    found.present(&holder.directory.join(name));
-                }
-                if holder.listing.has_repository {
-                    found.repository(&holder.directory.join(REPOSITORY));
-                }
+            let surveyed = survey.look(root, modes);
+            for holder in &surveyed.holders {
+                found.holder(holder);
             }
+            found.observed.set_id.extend(surveyed.set_id);
+            found.observed.is_cut |= surveyed.is_cut;
         }
-        for linked in LinkedRepository::of_all(roots) {
-            found.roots.push(linked.directory.clone());
-            found.linked(&linked);
+        for linked in &linked {
+            found.linked_repository(linked);
         }
+        found.indexes(survey);
         found
+    }
+
+    /// Protects what a directory holds.
+    fn holder(&mut self, holder: &Holder) {
+        let Holder { directory, listing } = holder;
+        for name in &listing.controls {
+            self.present(&directory.join(name));
+        }
+        if listing.has_repository {
+            self.worktree(directory);
+        }
+        if listing.is_bare {
+            self.observed.bare.insert(directory.clone());
+            self.git_directory(directory, None);
+        }
     }
 
     /// Those that exist, and can be watched.
     pub(super) fn present_paths(&self) -> Vec<PathBuf> {
         let masked = self.masks.existing(MaskKind::ReadOnly).map(Path::to_owned);
         masked.chain(self.links.iter().cloned()).collect()
-    }
-
-    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
-        &self.repositories
     }
 
     /// Makes a path read-only because a rule says so.
@@ -85,11 +111,6 @@ impl ControlFiles {
             // A directory for a missing file too: git takes no notice of an empty one, and would
             // add an empty file.
             self.protect(&root.join(name), Placeholder::Directory);
-        }
-        // Where `.git` is missing or spoiled, git takes a directory for a repository that looks
-        // like one.
-        if ["HEAD", "objects", "refs"].iter().all(|name| kind(&root.join(name)).is_some()) {
-            self.repositories.insert(root.to_owned());
         }
     }
 
@@ -160,6 +181,10 @@ impl ControlFiles {
             self.masks.add(directory, MaskKind::Keep);
         }
     }
+}
+
+fn is_file(path: &Path) -> bool {
+    kind(path).is_some_and(|kind| kind.is_file())
 }
 
 fn kind(path: &Path) -> Option<FileType> {

@@ -1,7 +1,6 @@
 //! Chooses the level of the sandbox by trying what it must prevent, and confines commands at
 //! that level.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -21,7 +20,7 @@ pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
-use super::control_files::{ControlFiles, Snapshot, Survey};
+use super::control_files::{ControlFiles, FileModes, Finds, LookBefore, Survey};
 use super::git_identity::GitIdentity;
 use super::handles;
 use super::linked_repository::LinkedRepository;
@@ -71,7 +70,7 @@ enum Right {
 struct Held {
     placeholders: Placeholders,
     masks: Masks,
-    before: Before,
+    before: LookBefore,
     is_cut: bool,
 }
 
@@ -87,10 +86,10 @@ pub(crate) struct Confined {
     pub(crate) confinement: Arc<Confinement>,
     /// There are more files than were looked through for what rules deny.
     pub(crate) is_cut: bool,
+    /// Looks at the roots again when the command has ended. `None`: it can only read.
+    pub(crate) watch: Option<WorkspaceWatch>,
     sandbox: Sandbox,
     view: View,
-    roots: Vec<PathBuf>,
-    before: Before,
     guard: Arc<Guard>,
 }
 
@@ -103,15 +102,21 @@ struct View {
     session: Option<String>,
 }
 
-/// The control files before a command.
-#[derive(Debug, Default)]
-struct Before {
-    /// Those that nothing protects, as they were.
-    open: Snapshot,
-    open_paths: Vec<PathBuf>,
-    /// All that were there, or cannot come.
-    known: BTreeSet<PathBuf>,
-    repositories: BTreeSet<PathBuf>,
+/// Knows what other programs obeyed below the roots before a command, and looks again when the
+/// command has ended.
+#[derive(Debug)]
+pub(crate) struct WorkspaceWatch {
+    sandbox: Sandbox,
+    roots: Vec<PathBuf>,
+    before: LookBefore,
+    modes: FileModes,
+}
+
+impl WorkspaceWatch {
+    /// What the command has made or changed that other programs obey. Reads the disk.
+    pub(crate) fn finds(&self) -> Finds {
+        self.before.finds(self.sandbox.control_files(&self.roots, self.modes))
+    }
 }
 
 /// What must stay until the last process of the command has ended.
@@ -134,27 +139,10 @@ impl Confined {
         KeptAlive::new(self.guard.clone())
     }
 
-    /// The control files that have changed since where the level cannot protect them, and those
-    /// that were made. Reads the disk.
+    /// The paths of what the command has left.
+    #[cfg(test)]
     pub(crate) fn changed_control_files(&self) -> Vec<PathBuf> {
-        if self.confinement.reads_only {
-            return Vec::new();
-        }
-        let found = self.sandbox.control_files(&self.roots);
-        let now = found.present_paths();
-        if self.confinement.level == Level::Landlock {
-            return self.before.open.changed(&Snapshot::take(&now));
-        }
-        // A repository that was made is one find, and not one for each of its files.
-        let made: Vec<PathBuf> =
-            found.repositories().difference(&self.before.repositories).cloned().collect();
-        let is_in_made = |path: &PathBuf| made.iter().any(|made| path.starts_with(made));
-        let new = now.into_iter().filter(|path| !self.before.known.contains(path));
-        let watched = self.before.open_paths.iter().cloned().chain(new);
-        let watched: Vec<PathBuf> = watched.filter(|path| !is_in_made(path)).collect();
-        let mut changed = self.before.open.changed(&Snapshot::take(&watched));
-        changed.extend(made);
-        changed
+        self.watch.as_ref().map(|watch| watch.finds().paths()).unwrap_or_default()
     }
 }
 
@@ -303,6 +291,7 @@ impl Sandbox {
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);
+        let modes = modes_at(Some(level));
         let mut held = Held::default();
         let (mut masks, mut mounted) = (Vec::new(), Vec::new());
         if level == Level::Bwrap {
@@ -312,22 +301,20 @@ impl Sandbox {
             mounted = mounted_below(&writable)?;
         } else if !reads_only {
             // It has rules that allow, and none that deny.
-            let found = self.control_files(&roots);
-            held.before.open_paths = found.present_paths();
+            held.before = LookBefore::of_open(&mut self.control_files(&roots, modes));
         }
-        held.before.open = Snapshot::take(&held.before.open_paths);
         let (temporary, own) = self.temporary(view.session.as_deref())?;
         let temporary = temporary.into();
         let confinement =
             Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
         let guard = Guard { _placeholders: held.placeholders, _temporary: own, _opened: opened };
+        let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before, modes };
         Ok(Confined {
             confinement: Arc::new(confinement),
             is_cut: held.is_cut,
+            watch: (!reads_only).then_some(watch),
             sandbox: self.clone(),
             view: view.clone(),
-            roots,
-            before: held.before,
             guard: Arc::new(guard),
         })
     }
@@ -342,16 +329,14 @@ impl Sandbox {
             self.close(&denied, shown, &mut masks);
             return Held { masks: masks.pruned(), is_cut: denied.is_cut, ..Held::default() };
         }
-        let mut before = Before::default();
+        let mut before = LookBefore::default();
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
-            let mut found = self.control_files(roots);
-            before.known = found.masks.iter().map(|(path, _)| path.to_owned()).collect();
-            before.repositories.clone_from(found.repositories());
+            let mut found = self.control_files(roots, modes_at(Some(Level::Bwrap)));
+            before = LookBefore::of_protected(&mut found);
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
             }
             self.close(&denied, shown, &mut found.masks);
-            before.open_paths = found.links;
             found.masks.pruned()
         });
         Held { placeholders, masks, before, is_cut: denied.is_cut }
@@ -382,8 +367,22 @@ impl Sandbox {
         })
     }
 
-    fn control_files(&self, roots: &[PathBuf]) -> ControlFiles {
-        ControlFiles::find(roots, &self.0.survey)
+    fn control_files(&self, roots: &[PathBuf], modes: FileModes) -> ControlFiles {
+        ControlFiles::find(roots, &self.0.survey, modes)
+    }
+
+    /// Watches these roots for a command that runs outside of any sandbox.
+    pub(crate) async fn watch(&self, roots: Vec<PathBuf>) -> io::Result<WorkspaceWatch> {
+        let sandbox = self.clone();
+        let look = move || {
+            let writable = sandbox.places().writable.iter().map(|place| place.from.path());
+            let all = roots.iter().map(PathBuf::as_path).chain(writable);
+            let roots: Vec<PathBuf> = all.map(Path::to_owned).collect();
+            let modes = modes_at(None);
+            let before = LookBefore::of_open(&mut sandbox.control_files(&roots, modes));
+            WorkspaceWatch { sandbox, roots, before, modes }
+        };
+        tokio::task::spawn_blocking(look).await.map_err(io::Error::other)
     }
 
     /// Masks what rules deny to reading, and the state directory.
@@ -448,6 +447,14 @@ fn is_exchanged(error: &io::Error) -> bool {
 /// Whether this user may. bubblewrap ends where it may not; a command could not look either.
 fn may_look(place: &Path) -> bool {
     access(place, Access::EXISTS) != Err(Errno::ACCESS)
+}
+
+/// Whether a command at this level can leave set-user-id files.
+fn modes_at(level: Option<Level>) -> FileModes {
+    match level {
+        Some(Level::Bwrap) => FileModes::PassedOver,
+        Some(Level::Landlock) | None => FileModes::LookedAt,
+    }
 }
 
 /// Those that lie in nothing that is writable.

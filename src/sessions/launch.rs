@@ -71,6 +71,7 @@ pub(super) struct Recorded {
     shown_before: String,
     context_tokens: Option<u64>,
     notices: Vec<String>,
+    left_behind: Vec<String>,
 }
 
 /// What a turn has whether it is recorded or not.
@@ -141,6 +142,9 @@ impl Sessions {
         };
         let context = self.context(&permissions, &resolved.session, before);
         let (context, agent) = context.await?;
+        // A request that is only asked again tells nothing else.
+        let left_behind =
+            if left_out.is_empty() { untold_finds(&context).await } else { Vec::new() };
         if let Some(directory) = skill_directory {
             context.readable.add(directory);
         }
@@ -196,6 +200,7 @@ impl Sessions {
             shown_before,
             context_tokens,
             notices,
+            left_behind,
         })
     }
 
@@ -208,8 +213,8 @@ impl Sessions {
         (permit, resume): (RunPermit, Option<ResumeSlot>),
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
-        let Recorded { left_out, code_requirement, shown_before, context_tokens, notices, .. } =
-            recorded;
+        let Recorded { left_out, code_requirement, shown_before, context_tokens, .. } = recorded;
+        let Recorded { notices, left_behind, .. } = recorded;
         let chosen = turn.context.preferences.save().progress;
         if let Some(progress) = chosen.and_then(|word| Progress::from_word(&word))
             && !request.names_progress
@@ -236,7 +241,14 @@ impl Sessions {
             }
             beginning => {
                 let history = pieces;
-                let pieces = Pieces { history, beginning, context_tokens, notices, shown_before };
+                let pieces = Pieces {
+                    history,
+                    beginning,
+                    context_tokens,
+                    notices,
+                    left_behind,
+                    shown_before,
+                };
                 self.launch_agent(request, caller.headers, turn, recorder, pieces, guard)
             }
         };
@@ -275,7 +287,9 @@ impl Sessions {
         let (context_tokens, notices) = (None, Vec::new());
         let (history, shown_before) = (pieces, String::new());
         let beginning = Beginning::Ask;
-        let pieces = Pieces { history, beginning, context_tokens, notices, shown_before };
+        let left_behind = Vec::new();
+        let pieces =
+            Pieces { history, beginning, context_tokens, notices, left_behind, shown_before };
         let recorder = Arc::new(NoRecord);
         let started = self.launch_agent(request, caller.headers, turn, recorder, pieces, None);
         Ok(Begun::Turn(Box::new((started, sharing))))
@@ -448,6 +462,13 @@ impl Sessions {
         };
         Ok((context, Arc::new(RESOLVING.run(restore).await?)))
     }
+}
+
+/// What background tasks have left that other programs obey, and nobody was told of.
+async fn untold_finds(context: &SessionContext) -> Vec<String> {
+    let Some(files) = context.files.clone() else { return Vec::new() };
+    let taken = RESOLVING.run(move || files.take_untold_finds()).await;
+    taken.unwrap_or_default()
 }
 
 /// Puts what the model is to be reminded of in front of the user's words, if there are any.

@@ -28,6 +28,8 @@ pub(super) struct Pieces {
     pub(super) context_tokens: Option<u64>,
     /// What hooks told the person.
     pub(super) notices: Vec<String>,
+    /// What background tasks have left since the turn before.
+    pub(super) left_behind: Vec<String>,
     /// The text of earlier turns that the client shows in one message with this one's.
     pub(super) shown_before: String,
 }
@@ -53,7 +55,8 @@ impl Sessions {
             server_history,
             ..
         } = request;
-        let Pieces { history, beginning, context_tokens, notices, shown_before } = pieces;
+        let Pieces { history, beginning, context_tokens, notices, left_behind, shown_before } =
+            pieces;
         let limits_output = OUTPUT_LIMITS
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
@@ -93,6 +96,7 @@ impl Sessions {
             max_round_chars: self.tool_settings.max_round_chars,
             beginning,
             notices,
+            left_behind,
             asking,
             code_requirement: CodeRequirement::where_history_is_kept(server_history),
             shown_before,

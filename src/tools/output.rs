@@ -28,6 +28,9 @@ pub(crate) struct ToolOutput {
     /// Members of `structured` for hooks alone, such as the old contents of a file, which may
     /// be very long.
     pub(crate) hooks_only: &'static [&'static str],
+    /// What the person is told as well, a line for each: what a command has left that other
+    /// programs obey.
+    pub(crate) left_behind: Vec<String>,
     /// Whether the answer reports a failure although the tool itself worked.
     pub(crate) is_error: bool,
 }

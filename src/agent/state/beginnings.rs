@@ -1,6 +1,7 @@
 //! Begins a turn: with the model, with a round that is open, or with an answer to go on with.
 
 use super::closing::note_to_model;
+use super::stopping::tell_left_behind;
 use super::{Continued, Phase, TurnEffect, TurnState, rules};
 use crate::agent::beginning::{Beginning, HistoryPiece, Resume};
 use crate::agent::events::TurnEvent;
@@ -21,6 +22,7 @@ impl TurnState {
         let notices = std::mem::take(&mut self.start.notices).into_iter();
         let mut effects: Vec<TurnEffect> =
             notices.map(|notice| TurnEffect::Emit(TurnEvent::HookSaid(notice))).collect();
+        tell_left_behind(std::mem::take(&mut self.start.left_behind), &mut effects);
         match std::mem::take(&mut self.start.beginning) {
             Beginning::Ask => self.next_round(&mut effects),
             Beginning::Continue { said } => self.go_on(said, &mut effects),

@@ -41,6 +41,8 @@ pub(crate) struct TurnStart {
     pub(crate) beginning: Beginning,
     /// What hooks told the person before the turn.
     pub(crate) notices: Vec<String>,
+    /// What background tasks have left since the turn before.
+    pub(crate) left_behind: Vec<String>,
     pub(crate) asking: Asking,
     /// Whether a reply to what this turn asks must carry its code, whatever the turn says.
     pub(crate) code_requirement: CodeRequirement,

@@ -23,6 +23,7 @@ impl TurnState {
             self.ends_with.get_or_insert(text);
         }
         tell(std::mem::take(&mut result.notices), effects);
+        tell_left_behind(std::mem::take(&mut result.left_behind), effects);
     }
 
     /// The model has its answer. Hooks may keep the turn from ending.
@@ -96,6 +97,12 @@ impl TurnState {
     fn say_last(&mut self, text: &str, effects: &mut Vec<TurnEffect>) {
         self.in_round(effects, |round, _, effects| round.say(text, effects));
     }
+}
+
+/// Shows the person what a command has left that other programs obey.
+pub(super) fn tell_left_behind(lines: Vec<String>, effects: &mut Vec<TurnEffect>) {
+    let told = lines.into_iter().map(|line| TurnEffect::Emit(TurnEvent::LeftBehind(line)));
+    effects.extend(told);
 }
 
 /// Shows the person what hooks say to them.

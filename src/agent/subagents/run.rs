@@ -230,6 +230,7 @@ impl AgentStarter {
             max_round_chars: services.max_round_chars,
             beginning,
             notices: Vec::new(),
+            left_behind: Vec::new(),
             asking: self.asking(run.record.in_background),
             // The parent asks in its own message.
             code_requirement: CodeRequirement::Optional,

@@ -111,6 +111,7 @@ impl Encoder {
             TurnEvent::Asked(asked) => self.asked(&asked, out),
             TurnEvent::Agent(report) => self.agent(&report, out),
             TurnEvent::HookSaid(text) => self.hook_said(&text, out),
+            TurnEvent::LeftBehind(line) => self.left_behind(&line, out),
             TurnEvent::RoundStarted(round) => self.round_started(round, out),
             TurnEvent::Finished(finished) => self.finished(&finished, out),
             TurnEvent::Failed(failure) => self.failed(&failure, out),
@@ -317,6 +318,14 @@ impl Encoder {
         match self.progress {
             Progress::Reasoning => self.line(&progress_lines::hook_said(text), out),
             Progress::Events => self.event(&json!({ "type": "hook", "message": text }), out),
+            Progress::Cards | Progress::None => {}
+        }
+    }
+
+    fn left_behind(&mut self, line: &str, out: &mut Vec<u8>) {
+        match self.progress {
+            Progress::Reasoning => self.line(&progress_lines::left_behind(line), out),
+            Progress::Events => self.event(&json!({ "type": "left_behind", "message": line }), out),
             Progress::Cards | Progress::None => {}
         }
     }

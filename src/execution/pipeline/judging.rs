@@ -48,6 +48,9 @@ impl Pipeline {
         context: &CallContext,
         decision: Option<&Decision>,
     ) -> Result<Judged, ToolError> {
+        if decision.is_some_and(Decision::is_a_persons) {
+            self.permissions.answer_finds(&call.call.id).await;
+        }
         let (approval, answers) = match decision {
             None => (None, None),
             Some(Decision::Deny { feedback }) => {
@@ -250,6 +253,9 @@ impl Pipeline {
         }
         if let Some(described) = &preview.described {
             markdown.push_str(&models_words(described));
+        }
+        if asked.shows_finds() {
+            self.permissions.show_finds(&candidate.id).await;
         }
         let headline = candidate.parsed.headline();
         let line = asked.effect_line(&candidate.arguments);

@@ -117,6 +117,7 @@ impl Policy {
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained = self.auto_allow
+            && self.left_behind.is_none()
             && level == Some(Level::Bwrap)
             && unheld(command).is_none()
             && !self.may_write_denied(tool, command);

@@ -99,6 +99,38 @@ const MODES: &[c_long] = &[
     FCHMODAT2,
 ];
 
+/// The bit of a mode by which a program runs as its owner. On a directory it means nothing.
+const SETS_USER: u64 = 0o4000;
+
+/// The same with the bit for the group, which on a directory has another meaning.
+const SETS_ID: u64 = 0o6000;
+
+/// Changes of mode, each with the place of the mode.
+const MODE_CHANGES: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+];
+
+/// What makes a file with a mode, each with the place of the mode.
+const MADE_WITH_MODE: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+    (libc::SYS_mknodat, 2),
+];
+
+/// What makes a file where its flags say so, each with the place of the flags. The mode stands
+/// behind them; without these flags it may be anything.
+const OPENED_WITH_MODE: &[(c_long, u8)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+    (libc::SYS_openat, 2),
+];
+
 /// Changes of owner and of what belongs to a file otherwise, which fail everywhere at that level.
 const ATTRIBUTES: &[c_long] = &[
     #[cfg(target_arch = "x86_64")]
@@ -247,6 +279,7 @@ fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
         }
         requests.extend(FILE_FLAGS);
     }
+    rules.extend(set_user_id()?);
     let requests = requests.into_iter().map(|request| when(1, SeccompCmpOp::Eq, request));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_fcntl, vec![when(1, SeccompCmpOp::Eq, SET_LEASE)?]);
@@ -254,6 +287,41 @@ fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
     let namespaces = namespaces.map(|flag| when(0, SeccompCmpOp::MaskedEq(flag), flag));
     rules.insert(libc::SYS_clone, namespaces.collect::<Result<_, _>>()?);
     Ok(rules)
+}
+
+/// Refuses to make a program that runs as its owner for whoever starts it: outside of the sandbox
+/// that may be anybody.
+fn set_user_id() -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
+    for (call, mode) in MODE_CHANGES {
+        let op = SeccompCmpOp::MaskedEq(SETS_USER);
+        rules.insert(*call, vec![when(*mode, op, SETS_USER)?]);
+    }
+    // One rule for each bit: a mask of two is equal only if both are set.
+    let bits = [SETS_USER, SETS_ID & !SETS_USER];
+    for (call, mode) in MADE_WITH_MODE {
+        let refused = bits.map(|bit| when(*mode, SeccompCmpOp::MaskedEq(bit), bit));
+        rules.insert(*call, refused.into_iter().collect::<Result<_, _>>()?);
+    }
+    // The kernel's own bit of O_TMPFILE, the rest of which is O_DIRECTORY.
+    let unnamed = libc::O_TMPFILE & !libc::O_DIRECTORY;
+    for (call, flags) in OPENED_WITH_MODE {
+        let mut refused = Vec::new();
+        for flag in [libc::O_CREAT, unnamed].map(|flag| u64::from(flag.unsigned_abs())) {
+            for bit in bits {
+                let makes = masked(*flags, flag)?;
+                refused.push(SeccompRule::new(vec![makes, masked(flags + 1, bit)?])?);
+            }
+        }
+        rules.insert(*call, refused);
+    }
+    Ok(rules)
+}
+
+/// Whether this bit of an argument is set.
+fn masked(argument: u8, bit: u64) -> Result<SeccompCondition, BackendError> {
+    let length = SeccompCmpArgLen::Dword;
+    SeccompCondition::new(argument, length, SeccompCmpOp::MaskedEq(bit), bit)
 }
 
 /// No rule refuses every call.

@@ -1,10 +1,12 @@
 //! Protects what of a git repository is not data: programs, and settings that name programs.
 
 use std::fs;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
 
-use super::{ControlFiles, kind};
+use super::observed::worktree;
+use super::survey::Survey;
+use super::{ControlFiles, REPOSITORY, is_file, kind};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 
@@ -14,11 +16,50 @@ const MAX_WORKTREES: usize = 200;
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
 
+/// Repositories that are looked at.
+const MAX_REPOSITORIES: usize = 500;
+
+/// Gitlinks of one index that are looked at.
+const MAX_GITLINKS: usize = 500;
+
 impl ControlFiles {
-    /// Protects a repository, or the one that a file or a link leads to.
-    pub(super) fn repository(&mut self, path: &Path) {
+    /// Protects the repository of a directory.
+    pub(super) fn worktree(&mut self, directory: &Path) {
+        self.observed.worktrees.insert(directory.to_owned());
+        self.repository(&directory.join(REPOSITORY), directory);
+    }
+
+    /// Reads the indexes of the repositories, and protects those that they link to, wherever these
+    /// are: git enters them.
+    pub(super) fn indexes(&mut self, survey: &Survey) {
+        while let Some((git, top)) = self.unread.pop_first() {
+            let index = survey.index(&git);
+            let top = top.unwrap_or_else(|| worktree(&git).to_owned());
+            if let Ok(gitlinks) = &*index.gitlinks {
+                for gitlink in gitlinks.iter().take(MAX_GITLINKS) {
+                    self.linked(&top, gitlink);
+                }
+            }
+            self.observed.indexes.insert(git, index);
+        }
+    }
+
+    /// Protects the repository at a gitlink, if there is one.
+    fn linked(&mut self, top: &Path, gitlink: &Path) {
+        let is_below = gitlink.components().all(|part| matches!(part, Component::Normal(_)));
+        let directory = is_below.then(|| without_links_above(&top.join(gitlink))).flatten();
+        let Some(directory) = directory else { return };
+        let is_inside = self.roots.iter().any(|root| directory.starts_with(root));
+        if is_inside && kind(&directory.join(REPOSITORY)).is_some() {
+            self.worktree(&directory);
+        }
+    }
+
+    /// Protects a repository, or the one that a file or a link leads to. `top` is where its files
+    /// begin.
+    fn repository(&mut self, path: &Path, top: &Path) {
         match kind(path) {
-            Some(kind) if kind.is_dir() => self.git_directory(path),
+            Some(kind) if kind.is_dir() => self.git_directory(path, Some(top)),
             Some(kind) if kind.is_file() => {
                 self.present(path);
                 let named = read(path).and_then(|text| {
@@ -26,12 +67,12 @@ impl ControlFiles {
                     fs::canonicalize(path.parent()?.join(named)).ok()
                 });
                 if let Some(target) = named {
-                    self.git_directory(&target);
+                    self.git_directory(&target, Some(top));
                 }
             }
             Some(kind) if kind.is_symlink() => {
                 if let Some(target) = self.link(path).filter(|target| target.is_dir()) {
-                    self.git_directory(&target);
+                    self.git_directory(&target, Some(top));
                 }
             }
             _ => {}
@@ -40,8 +81,8 @@ impl ControlFiles {
 
     /// Protects a repository that lies outside of the roots, and in it what is not the root's:
     /// other worktrees.
-    pub(super) fn linked(&mut self, linked: &LinkedRepository) {
-        self.git_directory(&linked.directory);
+    pub(super) fn linked_repository(&mut self, linked: &LinkedRepository) {
+        self.git_directory(&linked.directory, None);
         let Some(own) = &linked.own else { return };
         for name in ["HEAD", "index"] {
             self.present(&linked.directory.join(name));
@@ -51,11 +92,18 @@ impl ControlFiles {
         }
     }
 
-    fn git_directory(&mut self, git: &Path) {
+    /// Protects a directory of git.
+    pub(super) fn git_directory(&mut self, git: &Path, top: Option<&Path>) {
         let is_inside = self.roots.iter().any(|root| git.starts_with(root));
-        if !is_inside || !git.is_dir() || !self.repositories.insert(git.to_owned()) {
+        if !is_inside || !git.is_dir() || self.repositories.contains(git) {
             return;
         }
+        if MAX_REPOSITORIES <= self.repositories.len() {
+            self.observed.is_cut = true;
+            return;
+        }
+        self.repositories.insert(git.to_owned());
+        self.unread.insert(git.to_owned(), top.map(Path::to_owned));
         self.keep(git);
         if kind(&git.join("commondir")).is_some() {
             self.present(&git.join("config.worktree"));
@@ -78,6 +126,9 @@ impl ControlFiles {
     /// The directories of linked worktrees say where the settings are, too.
     fn worktrees(&mut self, git: &Path) {
         for worktree in worktrees(git) {
+            if !self.repositories.contains(&worktree) {
+                self.unread.entry(worktree.clone()).or_default();
+            }
             self.present(&worktree.join("commondir"));
             self.present(&worktree.join("gitdir"));
             self.worktree_settings(git, &worktree);
@@ -109,7 +160,11 @@ impl ControlFiles {
                 && self.roots.iter().any(|root| path.starts_with(root) && path != *root)
                 && path != worktree
             {
-                self.present(&path);
+                if kind(&path).is_none() {
+                    self.observed.missing_targets.insert(path);
+                } else {
+                    self.present(&path);
+                }
             }
         }
     }
@@ -130,15 +185,21 @@ fn setting(line: &str) -> Option<(String, &str)> {
     Some((key.trim().to_ascii_lowercase(), value.trim().trim_matches('"')))
 }
 
-/// The path with every link resolved but the last one.
+/// The path with every link resolved but the last one. Directories above it may be missing.
 fn without_links_above(path: &Path) -> Option<PathBuf> {
-    Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?))
+    let (above, name) = (path.parent()?, path.file_name()?);
+    match fs::canonicalize(above) {
+        Ok(above) => Some(above.join(name)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Some(without_links_above(above)?.join(name))
+        }
+        Err(_) => None,
+    }
 }
 
 fn read(path: &Path) -> Option<String> {
-    let is_file = kind(path).is_some_and(|kind| kind.is_file());
     let mut text = Vec::new();
-    is_file
+    is_file(path)
         .then(|| fs::File::open(path).ok()?.take(MAX_SETTINGS).read_to_end(&mut text).ok())??;
     Some(String::from_utf8_lossy(&text).into_owned())
 }

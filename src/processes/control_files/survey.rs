@@ -1,5 +1,6 @@
-//! Looks for directories that hold control files, some levels below a root. Remembers what it has
-//! seen, so that the next command pays one look for each directory that has not changed.
+//! Looks for directories that hold control files, repositories or set-user-id files, some levels
+//! below a root. Remembers what it has seen, so that the next command pays one look for each
+//! directory, and each index of git, that has not changed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -9,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use super::git_index;
 use super::kind;
+use super::observed::{Index, IndexStamp};
 use crate::protected_names::{PROTECTED_NAMES, ProtectedName, REPOSITORY};
 use crate::sync;
 
@@ -29,15 +32,64 @@ const MAX_ROOTS: usize = 64;
 /// A change within the same tick of the clock as the look shows in no time stamp.
 const SETTLED: Duration = Duration::from_secs(10);
 
+/// Indexes that are remembered.
+const MAX_INDEXES: usize = 500;
+
+/// Files of directories that have changed whose modes are looked at, for one root.
+const MAX_MODES: usize = 10_000;
+
+/// Set-user-id and set-group-id.
+const SETS_ID: u32 = 0o6000;
+
 /// Package managers and compilers fill these, and programs run what is in them anyway.
-const DEPENDENCIES: [&str; 6] = ["node_modules", "target", "__pycache__", ".venv", "venv", ".tox"];
+const DEPENDENCIES: [&str; 10] = [
+    "node_modules",
+    "bower_components",
+    "vendor",
+    "Pods",
+    "target",
+    "__pycache__",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+];
+
+/// What git takes a directory for a repository by, where there is no `.git`.
+const BARE_REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
 
 /// What one directory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Listing {
     pub(super) controls: Vec<OsString>,
     pub(super) has_repository: bool,
+    /// Whether git takes the directory itself for a repository.
+    pub(super) is_bare: bool,
+    /// Set-user-id and set-group-id files. `None`: nobody has looked for them.
+    pub(super) set_id: Option<Vec<OsString>>,
     subdirectories: Vec<OsString>,
+    /// There are more subdirectories than are looked at.
+    is_cut: bool,
+}
+
+/// Whether the modes of files are looked at. Where no command can set a set-user-id bit, they need
+/// not be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FileModes {
+    #[default]
+    PassedOver,
+    LookedAt,
+}
+
+/// What was found in a root.
+#[derive(Debug, Default)]
+pub(super) struct SurveyedRoot {
+    /// The directories that hold control files or are repositories.
+    pub(super) holders: Vec<Holder>,
+    /// Set-user-id and set-group-id files.
+    pub(super) set_id: Vec<PathBuf>,
+    /// There are more directories than are looked at.
+    pub(super) is_cut: bool,
 }
 
 /// A directory that holds control files.
@@ -49,7 +101,11 @@ pub(super) struct Holder {
 
 /// What is known of all roots.
 #[derive(Debug, Default)]
-pub(in crate::processes) struct Survey(Mutex<HashMap<PathBuf, Arc<Mutex<Known>>>>);
+pub(in crate::processes) struct Survey {
+    roots: Mutex<HashMap<PathBuf, Arc<Mutex<Known>>>>,
+    /// By the directory of git that each is in.
+    indexes: Mutex<HashMap<PathBuf, Index>>,
+}
 
 /// What is known of one root.
 #[derive(Debug, Default)]
@@ -64,55 +120,109 @@ struct Known {
 type Stamp = (u64, u64, i64, i64);
 
 impl Survey {
-    /// The directories in a root, itself included, that hold control files.
-    pub(super) fn holders(&self, root: &Path) -> Vec<Holder> {
+    /// What is in a root, itself included.
+    pub(super) fn look(&self, root: &Path, modes: FileModes) -> SurveyedRoot {
         let remembered = {
-            let mut roots = sync::lock(&self.0);
+            let mut roots = sync::lock(&self.roots);
             if MAX_ROOTS <= roots.len() && !roots.contains_key(root) {
                 roots.clear();
             }
             Arc::clone(roots.entry(root.to_owned()).or_default())
         };
-        sync::lock(&remembered).holders(root)
+        sync::lock(&remembered).look_below(root, modes)
+    }
+
+    /// The index in a directory of git.
+    pub(super) fn index(&self, git: &Path) -> Index {
+        let path = git.join("index");
+        let metadata = fs::symlink_metadata(&path).ok();
+        let stamp = metadata.as_ref().map(index_stamp).unwrap_or_default();
+        let known = sync::lock(&self.indexes).get(git).cloned();
+        if let Some(known) = known.filter(|known| known.stamp == stamp) {
+            return known;
+        }
+        let index = Index { stamp, gitlinks: Arc::new(git_index::gitlinks(&path)) };
+        let mut indexes = sync::lock(&self.indexes);
+        if MAX_INDEXES <= indexes.len() {
+            indexes.clear();
+        }
+        if metadata.as_ref().is_none_or(is_settled) {
+            indexes.insert(git.to_owned(), index.clone());
+        } else {
+            indexes.remove(git);
+        }
+        index
     }
 }
 
+fn index_stamp(metadata: &Metadata) -> IndexStamp {
+    let (dev, ino, size) = (metadata.dev(), metadata.ino(), metadata.size());
+    let modified = (metadata.mtime(), metadata.mtime_nsec());
+    (dev, ino, size, modified.0, modified.1, metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// One look at a root.
+struct Look<'a> {
+    known: &'a mut Known,
+    modes: FileModes,
+    /// The files whose modes may still be looked at.
+    modes_left: usize,
+    visited: HashSet<PathBuf>,
+    found: SurveyedRoot,
+}
+
 impl Known {
-    fn holders(&mut self, root: &Path) -> Vec<Holder> {
-        let mut visited = HashSet::new();
-        let mut found = Vec::new();
-        for directory in self.holders.clone() {
-            self.look(directory, &mut visited, &mut found);
+    fn look_below(&mut self, root: &Path, modes: FileModes) -> SurveyedRoot {
+        let mut look = Look {
+            known: self,
+            modes,
+            modes_left: MAX_MODES,
+            visited: HashSet::new(),
+            found: SurveyedRoot::default(),
+        };
+        for directory in look.known.holders.clone() {
+            look.at(directory);
         }
         let mut level = vec![root.to_owned()];
         for depth in 0..=DEPTH {
             let mut next = Vec::new();
             for directory in level {
-                let listing = self.look(directory.clone(), &mut visited, &mut found);
-                let left = MAX_DIRECTORIES.saturating_sub(visited.len() + next.len());
+                let listing = look.at(directory.clone());
+                let left = MAX_DIRECTORIES.saturating_sub(look.visited.len() + next.len());
+                look.found.is_cut |= listing.is_cut;
                 if depth < DEPTH {
+                    look.found.is_cut |= left < listing.subdirectories.len();
                     let below = listing.subdirectories.iter().take(left);
                     next.extend(below.map(|name| directory.join(name)));
                 }
             }
             level = next;
         }
-        self.listings.retain(|directory, _| visited.contains(directory));
+        let Look { visited, found, .. } = look;
+        // Some have gone. To look for them each time would cost as much as the look itself.
+        if visited.len() < self.listings.len() {
+            self.listings.retain(|directory, _| visited.contains(directory));
+        }
         found
     }
+}
 
-    fn look(
-        &mut self,
-        directory: PathBuf,
-        visited: &mut HashSet<PathBuf>,
-        found: &mut Vec<Holder>,
-    ) -> Arc<Listing> {
+impl Look<'_> {
+    fn at(&mut self, directory: PathBuf) -> Arc<Listing> {
         let listing = self.listing(&directory);
-        let holds = !listing.controls.is_empty() || listing.has_repository;
-        let is_new = visited.insert(directory.clone());
-        if holds && is_new && found.len() < MAX_HOLDERS {
-            self.holders.insert(directory.clone());
-            found.push(Holder { directory, listing: Arc::clone(&listing) });
+        let is_new = self.visited.insert(directory.clone());
+        if !is_new {
+            return listing;
+        }
+        for name in listing.set_id.iter().flatten() {
+            self.found.set_id.push(directory.join(name));
+        }
+        let holds = !listing.controls.is_empty() || listing.has_repository || listing.is_bare;
+        if holds && self.found.holders.len() < MAX_HOLDERS {
+            self.known.holders.insert(directory.clone());
+            self.found.holders.push(Holder { directory, listing: Arc::clone(&listing) });
+        } else {
+            self.found.is_cut |= holds;
         }
         listing
     }
@@ -122,18 +232,44 @@ impl Known {
             return Arc::default();
         };
         let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-        if let Some((known, listing)) = self.listings.get(directory)
+        let wants_modes = self.modes == FileModes::LookedAt;
+        if let Some((known, listing)) = self.known.listings.get(directory)
             && *known == stamp
+            && (!wants_modes || listing.set_id.is_some())
         {
             return Arc::clone(listing);
         }
-        let listing = Arc::new(Listing::read(directory));
+        let mut listing = Listing::read(directory);
+        if wants_modes {
+            listing.set_id = Some(self.set_id_files(directory));
+        }
+        let listing = Arc::new(listing);
         if is_settled(&metadata) {
-            self.listings.insert(directory.to_owned(), (stamp, Arc::clone(&listing)));
+            let kept = (stamp, Arc::clone(&listing));
+            self.known.listings.insert(directory.to_owned(), kept);
         } else {
-            self.listings.remove(directory);
+            self.known.listings.remove(directory);
         }
         listing
+    }
+
+    /// The set-user-id and set-group-id files of a directory.
+    fn set_id_files(&mut self, directory: &Path) -> Vec<OsString> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                continue;
+            }
+            if self.modes_left == 0 {
+                self.found.is_cut = true;
+                break;
+            }
+            self.modes_left -= 1;
+            if entry.metadata().is_ok_and(|metadata| metadata.mode() & SETS_ID != 0) {
+                found.push(entry.file_name());
+            }
+        }
+        found
     }
 }
 
@@ -149,23 +285,29 @@ impl Listing {
     fn read(directory: &Path) -> Self {
         let above = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut listing = Self::default();
+        let mut of_bare_repository = 0;
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         for (count, entry) in entries.enumerate() {
             if MAX_ENTRIES <= count {
                 return Self { subdirectories: listing.subdirectories, ..Self::asked(directory) };
             }
             let name = entry.file_name();
+            of_bare_repository += usize::from(BARE_REPOSITORY.iter().any(|own| name == *own));
             if name.eq_ignore_ascii_case(REPOSITORY) {
                 listing.has_repository = true;
             } else if is_control(&above, &name) {
                 listing.controls.push(name);
-            } else if listing.subdirectories.len() < MAX_DIRECTORIES
-                && !DEPENDENCIES.iter().any(|skipped| name == *skipped)
+            } else if !DEPENDENCIES.iter().any(|skipped| name == *skipped)
                 && entry.file_type().is_ok_and(|kind| kind.is_dir())
             {
-                listing.subdirectories.push(name);
+                if listing.subdirectories.len() < MAX_DIRECTORIES {
+                    listing.subdirectories.push(name);
+                } else {
+                    listing.is_cut = true;
+                }
             }
         }
+        listing.is_bare = of_bare_repository == BARE_REPOSITORY.len();
         // So that what is found does not depend on the file system's order.
         listing.controls.sort();
         listing.subdirectories.sort();
@@ -178,7 +320,10 @@ impl Listing {
         Self {
             controls: names.filter(|name| kind(&directory.join(name)).is_some()).collect(),
             has_repository: kind(&directory.join(REPOSITORY)).is_some(),
+            is_bare: BARE_REPOSITORY.iter().all(|name| kind(&directory.join(name)).is_some()),
+            set_id: None,
             subdirectories: Vec::new(),
+            is_cut: true,
         }
     }
 }
@@ -193,9 +338,15 @@ mod tests {
     use super::*;
 
     fn found(survey: &Survey, root: &Path) -> Vec<String> {
-        let holders = survey.holders(root).into_iter();
+        let holders = survey.look(root, FileModes::PassedOver).holders.into_iter();
         let below = holders.map(|holder| holder.directory.strip_prefix(root).unwrap().to_owned());
         below.map(|path| path.display().to_string()).collect()
+    }
+
+    fn listing(known: &mut Known, directory: &Path) -> Arc<Listing> {
+        let (visited, found) = (HashSet::new(), SurveyedRoot::default());
+        let modes = FileModes::PassedOver;
+        Look { known, modes, modes_left: 0, visited, found }.listing(directory)
     }
 
     #[test]
@@ -204,7 +355,26 @@ mod tests {
         for name in ["a/b/c/.claude", "a/b/c/d/.claude", "node_modules/x/.vscode", "e/.git"] {
             fs::create_dir_all(root.path().join(name)).unwrap();
         }
-        assert_eq!(found(&Survey::default(), root.path()), ["e", "a/b/c"]);
+        for name in ["HEAD", "objects", "refs"] {
+            fs::create_dir_all(root.path().join("bare").join(name)).unwrap();
+            fs::create_dir_all(root.path().join("vendor/bare").join(name)).unwrap();
+        }
+        fs::create_dir_all(root.path().join("half/objects")).unwrap();
+        assert_eq!(found(&Survey::default(), root.path()), ["bare", "e", "a/b/c"]);
+    }
+
+    #[test]
+    fn set_user_id_files_are_found_where_they_are_looked_for() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("tool");
+        fs::write(&path, "").unwrap();
+        let survey = Survey::default();
+        let look = |modes| survey.look(root.path(), modes).set_id;
+        assert!(look(FileModes::LookedAt).is_empty());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+        assert!(look(FileModes::PassedOver).is_empty());
+        assert_eq!(look(FileModes::LookedAt), [path]);
     }
 
     #[test]
@@ -217,7 +387,8 @@ mod tests {
             fs::create_dir(root.path().join(format!("d{number:06}"))).unwrap();
         }
         assert_eq!(found(&survey, root.path()), ["zzz"]);
-        assert!(found(&Survey::default(), root.path()).is_empty(), "the flood is too small");
+        let unknown = Survey::default().look(root.path(), FileModes::PassedOver);
+        assert!(unknown.holders.is_empty() && unknown.is_cut, "the flood is too small");
     }
 
     #[test]
@@ -229,11 +400,11 @@ mod tests {
         let mut known = Known::default();
         let remembered = Arc::new(Listing { has_repository: true, ..Listing::default() });
         known.listings.insert(root.path().to_owned(), (stamp, Arc::clone(&remembered)));
-        assert_eq!(known.listing(root.path()), remembered);
+        assert_eq!(listing(&mut known, root.path()), remembered);
         // The clock of the file system may not have moved on since the directory was made.
         let old = (stamp.0, stamp.1, stamp.2 - 1, stamp.3);
         known.listings.insert(root.path().to_owned(), (old, remembered));
-        assert_eq!(*known.listing(root.path()), Listing::default());
+        assert_eq!(*listing(&mut known, root.path()), Listing::default());
         assert!(!known.listings.contains_key(root.path()));
     }
 }

@@ -254,11 +254,16 @@ impl Tool for Bash {
         let command_line = &permitted.command_line;
         // Before the sandbox: it shows what the login shell's search path names.
         let runner = self.runner(&context).await?;
-        let roots = permitted.workspace.real_roots().map(Path::to_owned).collect();
-        let confined = if command_line.outside_sandbox {
+        let roots: Vec<PathBuf> = permitted.workspace.real_roots().map(Path::to_owned).collect();
+        let mut confined = if command_line.outside_sandbox {
             None
         } else {
-            self.confined(roots, &permit, &context).await?
+            self.confined(Vec::clone(&roots), &permit, &context).await?
+        };
+        let watch = match &mut confined {
+            Some(confined) => confined.watch.take(),
+            None if permitted.is_proven_to_read() => None,
+            None => self.sandbox.watch(roots).await.ok(),
         };
         let command = Command {
             program: self.shell.clone(),
@@ -276,6 +281,7 @@ impl Tool for Bash {
             runner,
             command,
             confined,
+            watch,
             permitted,
             context: &context,
             description: input.description,

@@ -51,6 +51,7 @@ impl Told {
                 let step = AgentStep::ToolEnded { call_id, tool, headline, duration, chars, error };
                 steps.tell(step);
             }
+            TurnEvent::LeftBehind(line) => steps.tell(AgentStep::LeftBehind(line)),
             // Of an agent that this one has started.
             TurnEvent::Agent(event) => (steps.tell)(event.event),
             TurnEvent::Failed(failure) => self.failed = Some(failure.error),

@@ -14,6 +14,7 @@ pub(super) fn line(event: &AgentEvent) -> Option<String> {
         AgentStep::ToolEnded { tool, headline, duration, chars, error, .. } => {
             progress_lines::ended(tool, headline, (*duration, *chars), error.as_deref())
         }
+        AgentStep::LeftBehind(line) => progress_lines::left_behind(line),
         AgentStep::Started { .. } | AgentStep::Ended { .. } => return None,
     };
     Some(progress_lines::of_agent(&event.agent_type, &line))
@@ -40,6 +41,7 @@ pub(super) fn event(report: &AgentReport) -> Value {
             "chars": chars,
             "error": error,
         }),
+        AgentStep::LeftBehind(line) => json!({ "event": "left_behind", "message": line }),
         AgentStep::Ended { counts, error } => json!({
             "event": "end",
             "tool_uses": counts.tool_uses,

@@ -29,7 +29,7 @@ async fn run(
     confinement: Confinement,
     text: &str,
 ) -> Result<Finished, RunError> {
-    let directory = confined.roots[0].clone();
+    let directory = confined.confinement.writable[0].from.path().to_owned();
     let command =
         Command { confinement: Some(Arc::new(confinement)), ..shell(confined, directory, text) };
     runner().run(&command, LIMITS, &CancellationToken::new()).await

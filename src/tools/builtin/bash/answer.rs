@@ -1,6 +1,5 @@
 //! Writes the answer for a command. Pure.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use super::last_command;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
 use crate::processes::{EndCause, Exit, Finished, HeadAndTail};
-use crate::text::printable;
 use crate::tools::answer::{AnswerText, Kept, Truncation};
 use crate::tools::tasks::TaskEnd;
 use crate::tools::tool::ToolOutput;
@@ -148,25 +146,14 @@ fn place(path: Option<&Path>) -> Option<String> {
     path.map(|path| format!("Its output: {}", path.display()))
 }
 
-/// The most control files that are named. A checkout changes many.
-const MAX_NAMED: usize = 5;
-
-/// Names the control files that a command has changed where nothing protects them.
-pub(super) fn unprotected(changed: &[PathBuf]) -> Option<String> {
-    if changed.is_empty() {
-        return None;
-    }
-    let named: Vec<String> =
-        changed.iter().take(MAX_NAMED).map(|path| printable(path.as_os_str().as_bytes())).collect();
-    let more = match changed.len().saturating_sub(MAX_NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!(
-        "(control files changed, which the sandbox here cannot protect: {}{more})",
-        named.join(", ")
-    ))
+/// Says what a command has left that other programs obey.
+pub(super) fn left_behind(line: &str) -> String {
+    format!("(left behind: {line})")
 }
+
+/// Says that a command may have left more than was found.
+pub(super) const NOT_ALL_LOOKED_AT: &str = "(not all of the workspace was looked at for what other \
+    programs obey: it has too many directories)";
 
 /// Says that rules with wildcards may deny more than the sandbox has held.
 pub(super) fn cut_short(confined: &Confined) -> Option<String> {

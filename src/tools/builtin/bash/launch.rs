@@ -14,11 +14,12 @@ use super::read_file::ReadFile;
 use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
 use crate::permissions::OpenedCommand;
-use crate::processes::sandbox::Confined;
+use crate::processes::sandbox::{Confined, WorkspaceWatch};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
     Running, StopReason,
 };
+use crate::session_files::SessionFiles;
 use crate::tools::agent_context::AgentContext;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
@@ -36,6 +37,8 @@ pub(super) struct Launch<'a> {
     pub(super) runner: Runner,
     pub(super) command: Command,
     pub(super) confined: Option<Confined>,
+    /// Looks for what the command leaves. `None`: it cannot write.
+    pub(super) watch: Option<WorkspaceWatch>,
     pub(super) permitted: &'a OpenedCommand,
     pub(super) context: &'a CallContext,
     pub(super) description: Option<String>,
@@ -83,9 +86,11 @@ impl Launch<'_> {
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
         notes.extend(self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.line())));
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
-        notes.extend(after(self.confined.take()).await);
+        let end = self.end();
+        let (more, left_behind) = end.notes(IsTold::ByEvent).await;
+        notes.extend(more);
         let path = file.and_then(|file| file.path());
-        Ok(self.call(path).ended(&finished, &notes))
+        Ok(ToolOutput { left_behind, ..self.call(path).ended(&finished, &notes) })
     }
 
     /// Starts the command as a task, and answers at once.
@@ -139,7 +144,8 @@ impl Launch<'_> {
     /// Confines the command anew, with the files as they are now.
     async fn renew(&mut self) -> Result<(), ToolError> {
         if let Some(confined) = &self.confined {
-            let renewed = confined.renewed().await.map_err(ToolError::failed)?;
+            let mut renewed = confined.renewed().await.map_err(ToolError::failed)?;
+            self.watch = renewed.watch.take();
             self.command.confinement = Some(Arc::clone(&renewed.confinement));
             self.command.kept_alive = Some(renewed.guard());
             self.confined = Some(renewed);
@@ -164,25 +170,25 @@ impl Launch<'_> {
 
     /// Makes a task of the command. `seen` are the bytes of its output that the answer tells.
     fn hand_over(
-        self,
+        mut self,
         place: TaskPlace,
         (running, path): (Running, Option<PathBuf>),
         file: &OutputFile,
         seen: u64,
     ) {
         let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
-        let ending = Ending {
+        let task_end = CommandTaskEnd {
             line: command.clone(),
             sandbox: self.sandbox_notes(),
             reader: self.failed_reader(),
-            confined: self.confined,
+            end: self.end(),
         };
         let task = place.take_over(NewTask {
             id: file.id().to_owned(),
             description: self.description,
             running,
             path,
-            conclude: ending.conclude(),
+            conclude: task_end.conclude(),
             command,
         });
         agent.known_tasks.started(&task, seen);
@@ -219,6 +225,14 @@ impl Launch<'_> {
         let confinement = self.command.confinement.clone().filter(|_| !self.reads_only())?;
         let (may_escape, connects) = (self.may_escape, self.permitted.connects());
         Some(SandboxNotes { confinement, may_escape, connects })
+    }
+
+    fn end(&mut self) -> CommandEnd {
+        CommandEnd {
+            confined: self.confined.take(),
+            watch: self.watch.take(),
+            files: self.context.session.files.clone(),
+        }
     }
 
     fn line(&self) -> &str {
@@ -259,20 +273,20 @@ impl ConfinedReader {
     }
 }
 
-/// What is told when a task has ended.
-struct Ending {
+/// What is needed when a command that went to the background has ended.
+struct CommandTaskEnd {
     line: String,
     sandbox: Option<SandboxNotes>,
     reader: Option<ConfinedReader>,
-    confined: Option<Confined>,
+    end: CommandEnd,
 }
 
-impl Ending {
+impl CommandTaskEnd {
     fn conclude(self) -> Conclude {
-        let Self { line, sandbox, reader, confined } = self;
+        let Self { line, sandbox, reader, end } = self;
         Box::new(move |finished| {
-            let end = async move {
-                let mut notes = after(confined).await;
+            let concluded = async move {
+                let (mut notes, _) = end.notes(IsTold::Later).await;
                 let finished = match finished {
                     Ok(finished) => finished,
                     Err(error) => return TaskEnd::not_run(&error),
@@ -281,17 +295,50 @@ impl Ending {
                 notes.extend(reader.and_then(|reader| reader.note(&finished)));
                 answer::task_end(&line, &finished, notes)
             };
-            end.boxed()
+            concluded.boxed()
         })
     }
 }
 
-/// What the sandbox has to say when the command has ended.
-async fn after(confined: Option<Confined>) -> Vec<String> {
-    let Some(confined) = confined else { return Vec::new() };
-    let cut_short = answer::cut_short(&confined);
-    let changed = tokio::task::spawn_blocking(move || confined.changed_control_files());
-    cut_short.into_iter().chain(answer::unprotected(&changed.await.unwrap_or_default())).collect()
+/// What is needed when a command has ended.
+struct CommandEnd {
+    confined: Option<Confined>,
+    watch: Option<WorkspaceWatch>,
+    files: Option<Arc<SessionFiles>>,
+}
+
+/// How the person is told of what a command has left.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IsTold {
+    ByEvent,
+    /// By the next turn: no turn need run now.
+    Later,
+}
+
+impl CommandEnd {
+    /// What the sandbox has to say in the answer, and what the command has left that other
+    /// programs obey, a line for each kind.
+    async fn notes(self, told: IsTold) -> (Vec<String>, Vec<String>) {
+        let Self { confined, watch, files } = self;
+        let mut notes: Vec<String> =
+            confined.as_ref().and_then(answer::cut_short).into_iter().collect();
+        let Some(watch) = watch else { return (notes, Vec::new()) };
+        let look = move || {
+            let finds = watch.finds();
+            let lines = finds.lines();
+            if !lines.is_empty()
+                && let Some(files) = &files
+            {
+                files.add_finds(&lines, told == IsTold::ByEvent);
+            }
+            let says_cut = finds.is_cut && files.is_none_or(|files| files.is_first_cut());
+            (lines, says_cut)
+        };
+        let (lines, says_cut) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        notes.extend(lines.iter().map(|line| answer::left_behind(line)));
+        notes.extend(says_cut.then(|| answer::NOT_ALL_LOOKED_AT.to_owned()));
+        (notes, lines)
+    }
 }
 
 /// Moves the session's working directory to the one in which the command ended, if that lies

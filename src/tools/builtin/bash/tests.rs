@@ -2,6 +2,7 @@
 
 mod background;
 mod exchanges;
+mod left_behind;
 mod readers;
 mod sandbox_notes;
 
@@ -238,7 +239,7 @@ async fn what_landlock_cannot_protect_is_named() {
     }
     let fixture = Fixture::new(&[(".git/config", "")]);
     let command = "mkdir .git/hooks; echo x >.git/hooks/pre-commit; echo y >.envrc; echo z >a";
-    assert_snapshot!(fixture.call(tool, json!({ "command": command })).await, @"(control files changed, which the sandbox here cannot protect: $WORKSPACE/.envrc, $WORKSPACE/.git/hooks/pre-commit)");
+    assert_snapshot!(fixture.call(tool, json!({ "command": command })).await, @"(left behind: control files made or changed: $WORKSPACE/.envrc, $WORKSPACE/.git/hooks/pre-commit (git, editors, shells, package managers or CI run what it says))");
 }
 
 #[tokio::test]

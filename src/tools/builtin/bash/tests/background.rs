@@ -105,6 +105,12 @@ impl Ground {
     }
 }
 
+/// The tasks of a session.
+pub(super) fn tasks_of(session: &SessionId) -> Arc<SessionTasks> {
+    let all = AllTasks::new(TaskLimits { tasks: 8, agents: 4 });
+    all.of_session(session, SCOPE, CancellationToken::new())
+}
+
 /// A text with ids and paths replaced.
 fn shown(text: &str) -> String {
     let path = Regex::new(r"/[^ ]*/sess_[0-9a-f]{32}/output").unwrap();

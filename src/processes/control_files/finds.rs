@@ -1,0 +1,170 @@
+//! Names what a command has left in the workspace that other programs obey.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::text::printable;
+
+/// The most paths of one kind that are named. A checkout changes many.
+const MAX_NAMED: usize = 5;
+
+/// What a command has made or changed that other programs obey.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Finds {
+    found: BTreeSet<Find>,
+    /// Some of the workspace was not looked at, because it is too large.
+    pub(crate) is_cut: bool,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Find {
+    pub(crate) kind: FindKind,
+    pub(crate) path: PathBuf,
+}
+
+/// What it is. In the order in which they are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FindKind {
+    ControlFile,
+    /// `.git` at the top of a root that had none.
+    TopRepository,
+    NestedRepository,
+    BareRepository,
+    Gitlink,
+    /// An index that has changed, and cannot be read for gitlinks.
+    UnreadIndex,
+    RebaseTodo,
+    Remote,
+    /// What the settings of a repository name, and was missing.
+    SettingsTarget,
+    SetId,
+}
+
+impl FindKind {
+    const ALL: [Self; 10] = [
+        Self::ControlFile,
+        Self::TopRepository,
+        Self::NestedRepository,
+        Self::BareRepository,
+        Self::Gitlink,
+        Self::UnreadIndex,
+        Self::RebaseTodo,
+        Self::Remote,
+        Self::SettingsTarget,
+        Self::SetId,
+    ];
+
+    /// What one of them is, and several are.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::ControlFile => {
+                ["a control file made or changed", "control files made or changed"]
+            }
+            Self::TopRepository => ["a repository where there was none"; 2],
+            Self::NestedRepository => ["a nested repository", "nested repositories"],
+            Self::BareRepository => [
+                "a directory that git takes for a repository",
+                "directories that git takes for repositories",
+            ],
+            Self::Gitlink => ["a gitlink in a git index", "gitlinks in a git index"],
+            Self::UnreadIndex => ["a git index that changed and cannot be looked at"; 2],
+            Self::RebaseTodo => ["a rebase that runs commands"; 2],
+            Self::Remote => {
+                ["a remote outside of git's settings", "remotes outside of git's settings"]
+            }
+            Self::SettingsTarget => ["what git's settings name and was missing"; 2],
+            Self::SetId => {
+                ["a set-user-id or set-group-id file", "set-user-id or set-group-id files"]
+            }
+        }
+    }
+
+    /// Why it matters.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::ControlFile => "git, editors, shells, package managers or CI run what it says",
+            Self::TopRepository | Self::NestedRepository | Self::BareRepository => {
+                "git that is used there obeys its settings and hooks"
+            }
+            Self::Gitlink => "git enters the repository there, and obeys its settings",
+            Self::UnreadIndex => "it may hold gitlinks",
+            Self::RebaseTodo => "`git rebase --continue` runs them",
+            Self::Remote => "`git fetch` and `git pull` obey it by its name",
+            Self::SettingsTarget => "git obeys it from now on",
+            Self::SetId => "whoever runs it has the rights of its owner",
+        }
+    }
+}
+
+impl Finds {
+    pub(super) fn add(&mut self, kind: FindKind, path: PathBuf) {
+        self.found.insert(Find { kind, path });
+    }
+
+    /// The paths of all finds.
+    #[cfg(test)]
+    pub(in crate::processes) fn paths(&self) -> Vec<PathBuf> {
+        self.found.iter().map(|find| find.path.clone()).collect()
+    }
+
+    /// One line for each kind of them: what it is, where, and why it matters.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let lines = FindKind::ALL.into_iter().filter_map(|kind| self.line(kind));
+        lines.collect()
+    }
+
+    fn line(&self, wanted: FindKind) -> Option<String> {
+        let fitting = self.found.iter().filter(|find| find.kind == wanted);
+        let paths: Vec<&Path> = fitting.map(|find| find.path.as_path()).collect();
+        let [one, several] = wanted.names();
+        let what = match paths.len() {
+            0 => return None,
+            1 => one,
+            _ => several,
+        };
+        let named: Vec<String> = paths
+            .iter()
+            .take(MAX_NAMED)
+            .map(|path| printable(path.as_os_str().as_bytes()))
+            .collect();
+        let more = match paths.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!("{what}: {}{more} ({})", named.join(", "), wanted.reason()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    #[test]
+    fn each_kind_is_one_line_and_many_paths_are_counted() {
+        let mut finds = Finds::default();
+        assert!(finds.lines().is_empty());
+        for kind in FindKind::ALL {
+            finds.add(kind, "/w/one".into());
+        }
+        for number in 0..6 {
+            finds.add(FindKind::NestedRepository, format!("/w/sub{number}").into());
+        }
+        finds.add(FindKind::SetId, "/w/a\nb".into());
+        assert_snapshot!(finds.lines().join("\n"), @r"
+        a control file made or changed: /w/one (git, editors, shells, package managers or CI run what it says)
+        a repository where there was none: /w/one (git that is used there obeys its settings and hooks)
+        nested repositories: /w/one, /w/sub0, /w/sub1, /w/sub2, /w/sub3 and 2 more (git that is used there obeys its settings and hooks)
+        a directory that git takes for a repository: /w/one (git that is used there obeys its settings and hooks)
+        a gitlink in a git index: /w/one (git enters the repository there, and obeys its settings)
+        a git index that changed and cannot be looked at: /w/one (it may hold gitlinks)
+        a rebase that runs commands: /w/one (`git rebase --continue` runs them)
+        a remote outside of git's settings: /w/one (`git fetch` and `git pull` obey it by its name)
+        what git's settings name and was missing: /w/one (git obeys it from now on)
+        set-user-id or set-group-id files: /w/a\nb, /w/one (whoever runs it has the rights of its owner)
+        ");
+    }
+}

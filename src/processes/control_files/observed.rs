@@ -1,0 +1,192 @@
+//! Notes what of the repositories below the roots programs obey, so that a later look can tell
+//! what has come or changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::finds::{FindKind, Finds};
+use super::git_index::{Gitlinks, Unreadable};
+use super::{Snapshot, is_file};
+
+/// The file in which git keeps the rest of a rebase.
+const TODO: &str = "rebase-merge/git-rebase-todo";
+
+/// Directories of a repository in which each file is a remote.
+const REMOTES: [&str; 2] = ["remotes", "branches"];
+
+/// More of a rebase than a person would write.
+const MAX_TODO: u64 = 1 << 20;
+
+/// What an index holds, and what it was when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Index {
+    pub(super) stamp: IndexStamp,
+    pub(super) gitlinks: Arc<Result<Gitlinks, Unreadable>>,
+}
+
+/// Device, number, size and times of a file. All are zero where there is none.
+pub(super) type IndexStamp = (u64, u64, u64, i64, i64, i64, i64);
+
+/// What was found besides control files.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// The directories at the top of which there is a `.git`.
+    pub(super) worktrees: BTreeSet<PathBuf>,
+    /// The directories that git takes for repositories without one.
+    pub(super) bare: BTreeSet<PathBuf>,
+    /// The directories of git, by which each has its index.
+    pub(super) indexes: BTreeMap<PathBuf, Index>,
+    /// What settings name and is missing.
+    pub(super) missing_targets: BTreeSet<PathBuf>,
+    /// Set-user-id and set-group-id files.
+    pub(super) set_id: BTreeSet<PathBuf>,
+    /// There was more than can be looked at.
+    pub(super) is_cut: bool,
+}
+
+/// What an [`Observed`] comes to, with the state of the files in it.
+#[derive(Debug, Default)]
+pub(super) struct ObservedState {
+    observed: Observed,
+    remotes: Snapshot,
+    todos: Snapshot,
+}
+
+impl Observed {
+    /// Looks at the files of each repository.
+    pub(super) fn with_files(self) -> ObservedState {
+        let directories = || self.indexes.keys();
+        let in_remotes = directories().flat_map(|git| REMOTES.map(|name| git.join(name)));
+        let remotes = Snapshot::take(&in_remotes.collect::<Vec<_>>());
+        let todos = Snapshot::take(&directories().map(|git| git.join(TODO)).collect::<Vec<_>>());
+        ObservedState { observed: self, remotes, todos }
+    }
+}
+
+impl ObservedState {
+    /// The directories that have become repositories. A person is told of each, so nothing in it
+    /// is told besides. Of a root that is its `.git` alone.
+    pub(super) fn made_repositories(&self, now: &Self, roots: &[PathBuf]) -> Vec<PathBuf> {
+        let made = now.observed.worktrees.difference(&self.observed.worktrees);
+        let made = made.map(|directory| {
+            let is_root = roots.contains(directory);
+            if is_root { directory.join(super::REPOSITORY) } else { directory.clone() }
+        });
+        let bare = now.observed.bare.difference(&self.observed.bare);
+        made.chain(bare.filter(|directory| !roots.contains(directory)).cloned()).collect()
+    }
+
+    /// What has come or changed since.
+    pub(super) fn compare(&self, now: &Self, roots: &[PathBuf], finds: &mut Finds) {
+        let made = self.made_repositories(now, roots);
+        let is_in_made = |path: &Path| made.iter().any(|made| path.starts_with(made));
+        for directory in now.observed.worktrees.difference(&self.observed.worktrees) {
+            let is_root = roots.contains(directory);
+            let (kind, path) = if is_root {
+                (FindKind::TopRepository, directory.join(super::REPOSITORY))
+            } else {
+                (FindKind::NestedRepository, directory.clone())
+            };
+            finds.add(kind, path);
+        }
+        for directory in now.observed.bare.difference(&self.observed.bare) {
+            finds.add(FindKind::BareRepository, directory.clone());
+        }
+        self.compare_indexes(now, is_in_made, finds);
+        for path in self.remotes.changed(&now.remotes) {
+            if is_file(&path) && !is_in_made(&path) {
+                finds.add(FindKind::Remote, path);
+            }
+        }
+        for path in self.todos.changed(&now.todos) {
+            if runs_commands(&path) {
+                finds.add(FindKind::RebaseTodo, path);
+            }
+        }
+        for path in &self.observed.missing_targets {
+            if fs::symlink_metadata(path).is_ok() {
+                finds.add(FindKind::SettingsTarget, path.clone());
+            }
+        }
+        for path in now.observed.set_id.difference(&self.observed.set_id) {
+            finds.add(FindKind::SetId, path.clone());
+        }
+        finds.is_cut = now.observed.is_cut;
+    }
+
+    fn compare_indexes(&self, now: &Self, is_in_made: impl Fn(&Path) -> bool, finds: &mut Finds) {
+        let none = Gitlinks::new();
+        for (git, index) in &now.observed.indexes {
+            let before = self.observed.indexes.get(git);
+            let is_same = before.is_some_and(|before| before.stamp == index.stamp);
+            if is_same || is_in_made(git) {
+                continue;
+            }
+            let before = before.map(|before| &*before.gitlinks);
+            match &*index.gitlinks {
+                Err(Unreadable) => finds.add(FindKind::UnreadIndex, git.join("index")),
+                Ok(gitlinks) => {
+                    // All are new where it is not known which there were.
+                    let before = before.and_then(|before| before.as_ref().ok()).unwrap_or(&none);
+                    let top = worktree(git);
+                    for gitlink in gitlinks.difference(before) {
+                        finds.add(FindKind::Gitlink, top.join(gitlink));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The directory in which paths of the index begin, as far as the name tells. Else git's own.
+pub(super) fn worktree(git: &Path) -> &Path {
+    let is_usual = git.file_name().is_some_and(|name| name == super::REPOSITORY);
+    git.parent().filter(|_| is_usual).unwrap_or(git)
+}
+
+/// Whether the rest of a rebase runs commands. What is too long to read may.
+fn runs_commands(path: &Path) -> bool {
+    let mut text = Vec::new();
+    let file = fs::File::open(path).ok().filter(|_| is_file(path));
+    let Some(Ok(length)) = file.map(|file| file.take(MAX_TODO).read_to_end(&mut text)) else {
+        return false;
+    };
+    let is_command = |line: &[u8]| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        words.next().is_some_and(|word| matches!(word, b"exec" | b"x" | b"-x"))
+    };
+    length as u64 == MAX_TODO || text.split(|byte| *byte == b'\n').any(is_command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rebase_runs_commands_by_a_line_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("todo");
+        let check = |text: &str, expected: bool| {
+            fs::write(&path, text).unwrap();
+            assert_eq!(runs_commands(&path), expected, "{text:?}");
+        };
+        check("pick 1234 exec this\nexecute\n# exec x\n", false);
+        check("pick 1234 a\nexec make\n", true);
+        check("  \tx make", true);
+        check("x\tmake\r\n", true);
+        check(&"# a long comment\n".repeat(80_000), true);
+        fs::remove_file(&path).unwrap();
+        assert!(!runs_commands(&path));
+        fs::create_dir(&path).unwrap();
+        assert!(!runs_commands(&path));
+    }
+
+    #[test]
+    fn paths_of_an_index_begin_beside_git_s_directory() {
+        assert_eq!(worktree(Path::new("/w/.git")), Path::new("/w"));
+        assert_eq!(worktree(Path::new("/w/.git/worktrees/x")), Path::new("/w/.git/worktrees/x"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Keeps what commands of a session have left in the workspace that other programs obey, until a
+//! person has answered about it.
+//!
+//! It is `sessions/ID/finds.json`, so that neither a restart nor a kill makes the server forget it.
+
+use std::io::{self, Read as _};
+
+use rustix::fs::{AtFlags, OFlags, unlinkat};
+use serde::{Deserialize, Serialize};
+
+use super::directories::open_session;
+use super::{SessionFiles, is_ours};
+use crate::named_file::ours::{open_in, replace};
+use crate::sync;
+
+const NAME: &str = "finds.json";
+
+/// The most lines that are kept. What is beyond them is one line.
+const MAX_LINES: usize = 16;
+
+/// Larger than what is written.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What stands for lines beyond the most that are kept.
+const MORE: &str = "and more than can be listed";
+
+/// What is kept for one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct KeptFinds {
+    /// What nobody has answered yet, a line for each kind.
+    unanswered: Vec<String>,
+    /// The calls whose approval shows all of these lines.
+    shown_by: Vec<String>,
+    /// What no event has told the person: it was found when no turn ran.
+    untold: Vec<String>,
+    /// The model was told that not all of the workspace is looked at.
+    has_said_cut: bool,
+}
+
+impl SessionFiles {
+    /// Keeps what a command has left. Writes the disk.
+    pub(crate) fn add_finds(&self, lines: &[String], is_told: bool) {
+        self.change_finds(|kept| {
+            add_lines(&mut kept.unanswered, lines);
+            // Who was asked before has not seen them.
+            kept.shown_by.clear();
+            if !is_told {
+                add_lines(&mut kept.untold, lines);
+            }
+        });
+    }
+
+    /// What nobody has answered yet. Reads the disk.
+    pub(crate) fn unanswered_finds(&self) -> Vec<String> {
+        self.look_at_finds(|kept| kept.unanswered.clone())
+    }
+
+    /// Notes that a person is shown the finds when asked about this call. Writes the disk.
+    pub(crate) fn show_finds(&self, call: &str) {
+        self.change_finds(|kept| {
+            let is_new = !kept.shown_by.iter().any(|shown| shown == call);
+            if is_new && !kept.unanswered.is_empty() {
+                kept.shown_by.push(call.to_owned());
+            }
+        });
+    }
+
+    /// A person has answered about this call. The finds are answered if they were shown with it.
+    /// Writes the disk.
+    pub(crate) fn answer_finds(&self, call: &str) {
+        self.change_finds(|kept| {
+            if kept.shown_by.iter().any(|shown| shown == call) {
+                kept.unanswered.clear();
+                kept.shown_by.clear();
+            }
+        });
+    }
+
+    /// Takes what no event has told yet. Writes the disk.
+    pub(crate) fn take_untold_finds(&self) -> Vec<String> {
+        self.change_finds(|kept| std::mem::take(&mut kept.untold))
+    }
+
+    /// Whether it is to be said that not all of the workspace is looked at: once in a session.
+    /// Writes the disk.
+    pub(crate) fn is_first_cut(&self) -> bool {
+        self.change_finds(|kept| !std::mem::replace(&mut kept.has_said_cut, true))
+    }
+
+    fn look_at_finds<T>(&self, look: impl FnOnce(&KeptFinds) -> T) -> T {
+        let mut kept = sync::lock(&self.finds);
+        look(kept.get_or_insert_with(|| self.read_finds()))
+    }
+
+    fn change_finds<T>(&self, change: impl FnOnce(&mut KeptFinds) -> T) -> T {
+        let mut kept = sync::lock(&self.finds);
+        let kept = kept.get_or_insert_with(|| self.read_finds());
+        let before = kept.clone();
+        let outcome = change(kept);
+        if before != *kept
+            && let Err(error) = self.write_finds(kept)
+        {
+            // They count until the server ends.
+            let session = &self.session;
+            tracing::error!(%session, %error, "what a command left cannot be kept");
+        }
+        outcome
+    }
+
+    /// What cannot be read may have been anything, so a person is asked.
+    fn read_finds(&self) -> KeptFinds {
+        let read = || {
+            let directory = open_session(&self.state_dir, &self.session, false)?;
+            let file = open_in(&directory, NAME, OFlags::RDONLY)?;
+            if !is_ours(&file) {
+                return Err(io::Error::other("it is not the file that the server wrote"));
+            }
+            let mut bytes = Vec::new();
+            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            serde_json::from_slice(&bytes).map_err(io::Error::other)
+        };
+        match read() {
+            Ok(kept) => kept,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => KeptFinds::default(),
+            Err(error) => {
+                let line = format!("something that is not known any more: {error}");
+                KeptFinds { unanswered: vec![line], ..KeptFinds::default() }
+            }
+        }
+    }
+
+    fn write_finds(&self, kept: &KeptFinds) -> io::Result<()> {
+        let directory = open_session(&self.state_dir, &self.session, true)?;
+        if *kept == KeptFinds::default() {
+            return Ok(unlinkat(&directory, NAME, AtFlags::empty())?);
+        }
+        replace(&directory, NAME, &serde_json::to_string(kept)?)
+    }
+}
+
+fn add_lines(kept: &mut Vec<String>, lines: &[String]) {
+    for line in lines {
+        if kept.contains(line) {
+            continue;
+        }
+        match kept.len() {
+            0..MAX_LINES => kept.push(line.clone()),
+            MAX_LINES => kept.push(MORE.to_owned()),
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::ids::SessionId;
+    use crate::session_files::SessionDirectories;
+
+    fn lines(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn g9_a_find_is_kept_over_a_restart_until_what_shows_it_is_answered() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let session = SessionId::random();
+        let restarted = || SessionDirectories::new(state_dir.path(), 1 << 20).files_of(&session);
+        assert_eq!(restarted().unanswered_finds(), lines(&[]));
+        restarted().add_finds(&lines(&["a", "b"]), true);
+        restarted().add_finds(&lines(&["b", "c"]), false);
+        assert_eq!(restarted().unanswered_finds(), lines(&["a", "b", "c"]));
+        assert_eq!(restarted().take_untold_finds(), lines(&["b", "c"]));
+        assert_eq!(restarted().take_untold_finds(), lines(&[]));
+
+        restarted().answer_finds("other");
+        restarted().show_finds("call");
+        restarted().add_finds(&lines(&["d"]), true);
+        restarted().answer_finds("call");
+        assert_eq!(restarted().unanswered_finds().len(), 4, "nobody was shown the last one");
+        restarted().show_finds("call");
+        restarted().answer_finds("call");
+        assert_eq!(restarted().unanswered_finds(), lines(&[]));
+        let files = restarted();
+        let path = files.plan_path().with_file_name(NAME);
+        assert!(!path.exists(), "nothing is kept of nothing");
+        assert!(files.is_first_cut() && !restarted().is_first_cut());
+    }
+
+    #[test]
+    fn g9_what_cannot_be_read_is_asked_about() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let session = SessionId::random();
+        let restarted = || SessionDirectories::new(state_dir.path(), 1 << 20).files_of(&session);
+        restarted().add_finds(&lines(&["a"]), true);
+        let path = restarted().plan_path().with_file_name(NAME);
+        fs::write(&path, "{").unwrap();
+        let kept = restarted().unanswered_finds();
+        assert!(kept[0].starts_with("something that is not known any more"), "{kept:?}");
+        restarted().show_finds("call");
+        restarted().answer_finds("call");
+        // What was asked about once is not asked about again.
+        assert_eq!(restarted().unanswered_finds().len(), 0);
+    }
+
+    #[test]
+    fn only_so_many_lines_are_kept() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let session = SessionId::random();
+        let files = SessionDirectories::new(state_dir.path(), 1 << 20).files_of(&session);
+        let many: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+        files.add_finds(&many, true);
+        let kept = files.unanswered_finds();
+        assert_eq!((kept.len(), kept.last().map(String::as_str)), (MAX_LINES + 1, Some(MORE)));
+    }
+}

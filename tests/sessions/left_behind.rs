@@ -1,0 +1,142 @@
+//! What commands leave in the workspace that other programs obey: the person is told, and
+//! `auto_allow` waits for an answer.
+
+use serde_json::{Value, json};
+
+use super::after;
+use super::asking::{Talk, marks, times_run};
+use crate::support::chunks::{calls, says};
+use crate::support::client::{ask_streamed, with};
+use crate::support::server::{Builder, Server};
+use crate::support::upstream::Upstream;
+
+const LEFT: &str = "an earlier command left a nested repository: ";
+
+fn with_auto_allow(builder: Builder) -> Builder {
+    builder.config("sandbox.auto_allow", "true").environment("GIT_CONFIG_GLOBAL", "/dev/null")
+}
+
+/// A server on which commands in bubblewrap need no approval. `None`: it does not hold here.
+async fn server(upstream: &Upstream) -> Option<Server> {
+    let server = with_auto_allow(Server::builder(upstream)).start().await;
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    (status["sandbox"]["level"] == "bwrap").then_some(server)
+}
+
+fn makes_repository(directory: &str) -> Value {
+    json!({ "command": format!("git init -q {directory}") })
+}
+
+fn talk(server: &Server) -> Talk {
+    Talk::new(server.client()).with(json!({ "toolhand": { "session": "mine" } }))
+}
+
+/// Says this, in answer to which the model runs these commands one after the other. The turn ends
+/// with its last words, or with a question.
+async fn run(talk: &mut Talk, upstream: &Upstream, said: &str, commands: &[Value]) -> String {
+    for command in commands {
+        upstream.round(calls(&[("c", "Bash", command.clone())]));
+    }
+    upstream.round(says("Done."));
+    talk.say(said).await
+}
+
+#[tokio::test]
+async fn g9_auto_allow_pauses_on_a_find_until_a_person_approves() {
+    let upstream = Upstream::start();
+    let Some(server) = server(&upstream).await else { return };
+    let mut talk = talk(&server);
+    assert_eq!(run(&mut talk, &upstream, "Go.", &[marks("a")]).await, "Done.");
+    assert_eq!(times_run(&server, "a"), 1);
+
+    let asked = run(&mut talk, &upstream, "On.", &[makes_repository("sub"), marks("b")]).await;
+    assert!(asked.contains(LEFT) && asked.contains("`auto_allow` does not count"), "{asked}");
+    assert_eq!(times_run(&server, "b"), 0);
+    let answer = upstream.requests().last().expect("a request").json().to_string();
+    assert!(answer.contains("(left behind: a nested repository: "), "{answer}");
+
+    assert_eq!(talk.say("1").await, "Done.");
+    assert_eq!(times_run(&server, "b"), 1);
+    assert_eq!(run(&mut talk, &upstream, "On.", &[marks("c")]).await, "Done.");
+    assert_eq!(times_run(&server, "c"), 1);
+}
+
+#[tokio::test]
+async fn g9_the_pause_outlives_a_killed_server_and_ends_by_a_denial() {
+    let upstream = Upstream::start();
+    let Some(mut first) = server(&upstream).await else { return };
+    let mut talk = talk(&first);
+    assert_eq!(run(&mut talk, &upstream, "Go.", &[makes_repository("sub")]).await, "Done.");
+    rustix::process::kill_process(first.pid(), rustix::process::Signal::KILL).expect("killed");
+    first.stop();
+    let again = with_auto_allow(after(&upstream, &first)).start().await;
+    talk.client = again.client();
+
+    // What only reads is confined to reading, and asks nobody.
+    let reads = json!({ "command": "ls *" });
+    assert_eq!(run(&mut talk, &upstream, "Look.", &[reads]).await, "Done.");
+    let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
+    assert!(asked.contains(LEFT), "{asked}");
+    talk.say("3").await;
+    assert_eq!(times_run(&first, "b"), 0);
+
+    let done = run(&mut talk, &upstream, "On.", &[marks("c")]).await;
+    assert!(!done.contains("needs your approval"), "{done}");
+    assert_eq!(times_run(&first, "c"), 1);
+}
+
+#[tokio::test]
+async fn g9_another_session_does_not_wait() {
+    let upstream = Upstream::start();
+    let Some(server) = server(&upstream).await else { return };
+    run(&mut talk(&server), &upstream, "Go.", &[makes_repository("sub")]).await;
+    let mut other = Talk::new(server.client()).with(json!({ "toolhand": { "session": "other" } }));
+    assert_eq!(run(&mut other, &upstream, "Go.", &[marks("a")]).await, "Done.");
+    assert_eq!(times_run(&server, "a"), 1);
+}
+
+#[tokio::test]
+async fn g9_what_a_subagent_leaves_counts_for_its_session() {
+    let upstream = Upstream::start();
+    let Some(server) = server(&upstream).await else { return };
+    let agent = json!({ "description": "Makes it.", "prompt": "Go.",
+                       "subagent_type": "general-purpose" });
+    upstream.round(calls(&[("t", "Task", agent)]));
+    upstream.round(calls(&[("k", "Bash", makes_repository("sub"))]));
+    upstream.round(says("Made."));
+    let mut talk = talk(&server);
+    let asked = run(&mut talk, &upstream, "Go.", &[marks("b")]).await;
+    assert!(asked.contains(LEFT), "{asked}");
+    assert_eq!(times_run(&server, "b"), 0);
+    assert_eq!(talk.say("1").await, "Done.");
+    assert_eq!(times_run(&server, "b"), 1);
+}
+
+#[tokio::test]
+async fn g9_an_event_tells_the_person() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .argument("--sandbox=off")
+        .argument("--permission-mode=bypassPermissions")
+        .environment("GIT_CONFIG_GLOBAL", "/dev/null")
+        .start()
+        .await;
+    let told = |progress: &str| {
+        let (upstream, server, progress) = (&upstream, &server, progress.to_owned());
+        async move {
+            upstream.round(calls(&[("c", "Bash", makes_repository(&progress))]));
+            upstream.round(says("Done."));
+            let members = json!({ "toolhand": { "progress": progress } });
+            server.client().streamed(&with(ask_streamed("Go."), members)).await
+        }
+    };
+    let events = told("events").await;
+    let left = events.progress("left_behind");
+    assert_eq!(left.len(), 1, "{left:?}");
+    let message = left[0]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("a nested repository: "), "{message}");
+    assert!(message.contains("/events ("), "{message}");
+    let reasoning = told("reasoning").await.reasoning();
+    assert!(reasoning.contains("! a command left a nested repository: "), "{reasoning}");
+    assert_eq!(told("none").await.reasoning(), "");
+}
