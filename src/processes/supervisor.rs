@@ -59,11 +59,16 @@ fn supervise() -> io::Result<()> {
     let is_limited = limit_processes();
     process::set_child_subreaper(Some(process::getpid()))?;
     rustix::thread::set_no_new_privs(true)?;
-    rustix::thread::set_name(c"toolhand-run")?;
+    rustix::thread::set_name(c"toolhand-idle")?;
 
     let mut orders = BufReader::new(socket.try_clone()?);
     let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
+    rustix::thread::set_name(c"toolhand-run")?;
     protocol::write(&mut &socket, &Report::Taken)?;
+    if matches!(job.input, Input::Nothing) {
+        // A bubblewrap that was started ahead has read its arguments from there.
+        stdio::dup2_stdout(stdio::stderr())?;
+    }
     if matches!(job.input, Input::Pipe) {
         let Some(pipe) = descriptors::receive(&socket) else { return Ok(()) };
         stdio::dup2_stdin(pipe)?;

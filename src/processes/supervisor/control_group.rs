@@ -3,11 +3,14 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{self, Pid, Signal};
 
 use super::MAX_PROCESSES;
+use crate::processes::kernel::{self, Fork};
 use crate::processes::tree;
 
 /// Before the number of the process that made it.
@@ -30,6 +33,13 @@ impl ControlGroup {
         // Where the controller is on, the kernel itself counts.
         _ = fs::write(group.0.join("pids.max"), MAX_PROCESSES.to_string());
         group.0.join("cgroup.kill").exists().then_some(group)
+    }
+
+    /// Forks a child that begins in it. An older kernel cannot do that.
+    pub(super) fn fork(&self) -> io::Result<Fork> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(&self.0, flags, Mode::empty())?;
+        kernel::fork_into_group(directory.as_fd())
     }
 
     /// Moves this process into it, and so all that it starts.
