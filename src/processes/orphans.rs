@@ -285,8 +285,10 @@ fn kill_orphans() -> Found {
     let mut found = Found::default();
     let Some(own) = tree::read(process::getpid()) else { return found };
     for orphan in tree::children() {
-        let is_orphan = belongs_to_a_command(&orphan, &own) || is_half_started(&orphan);
-        if occupation(&orphan).is_some() || !is_orphan {
+        if occupation(&orphan).is_some() {
+            continue;
+        }
+        if !belongs_to_a_command(&orphan, &own) && !is_half_started(&orphan) {
             continue;
         }
         if orphan.is_dead {

@@ -68,13 +68,16 @@ pub(crate) fn is_sweeper(process: Pid) -> bool {
     line.split(|byte| *byte == 0).any(|argument| argument == b"__sweep")
 }
 
-/// Whether the process is a supervisor that the server has started ahead of the next command: it
-/// has started nothing, and does not bear the name of one at work.
+/// Whether the process is of a supervisor that the server has started ahead of the next command:
+/// one that waits for a job, or a monitor or a bubblewrap that has started nothing else.
 pub(crate) fn is_spare_supervisor(process: Pid) -> bool {
     let line = fs::read(entry(process, "cmdline")).unwrap_or_default();
     let is_supervisor = line.split(|byte| *byte == 0).any(|argument| argument == b"__supervise");
-    let name = fs::read_to_string(entry(process, "comm")).unwrap_or_default();
-    is_supervisor && name != "toolhand-run\n" && listed_children(process).is_empty()
+    let name = |process| fs::read_to_string(entry(process, "comm")).unwrap_or_default();
+    let waits = |process| name(process) == "toolhand-idle\n";
+    let children = listed_children(process);
+    let has_begun = children.is_empty() && name(process) == "toolhand-run\n";
+    is_supervisor && (waits(process) || children.into_iter().all(waits) && !has_begun)
 }
 
 /// The process group of a process; `None` if it has ended.

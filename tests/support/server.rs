@@ -137,7 +137,8 @@ impl Server {
             let others = family(marks.0, &marks.1).into_iter().filter(|it| *it != marks.0);
             let others: Vec<Pid> = others.filter(|process| !is_sweeper(*process)).collect();
             others.iter().copied().for_each(wait_for_end_or_spare);
-            let spares = others.into_iter().filter(|process| is_spare_supervisor(*process));
+            let own = children(marks.0);
+            let spares = own.into_iter().filter(|process| is_spare_supervisor(*process));
             assert!(spares.count() <= 2, "more supervisors wait than are ever of use");
         });
         watch("the tools' processes to end", ended).await.expect("no panic");

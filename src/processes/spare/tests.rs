@@ -187,42 +187,72 @@ async fn a_spare_is_used_for_one_command() {
     }
 }
 
-#[tokio::test]
-async fn p20_a_spare_that_was_killed_is_replaced_and_the_command_runs_once() {
-    for ground in Ground::each().await {
-        for is_noticed in [false, true] {
-            let confined = ground.confined().await;
-            let spare = ground.some_spare().await;
-            kill_process(spare, Signal::KILL).unwrap();
-            if is_noticed {
-                wait_for_end(spare);
-            }
-            let said =
-                ground.run(confined.as_ref(), "echo x >>ran; wc -l <ran; rm ran; exit 3").await;
-            assert_eq!(said, "1\n", "{:?}", ground.level);
-            assert_ne!(ground.next_spare().await, spare);
+/// The process that waits for the job: the monitor's child, or a bubblewrap.
+fn waiting(spare: Pid) -> Pid {
+    let number = spare.as_raw_nonzero();
+    loop {
+        let name = std::fs::read_to_string(format!("/proc/{number}/comm")).unwrap();
+        if name == "bwrap\n" {
+            return spare;
+        }
+        let children = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
+        let child = children.unwrap().split(' ').next().and_then(|child| child.parse().ok());
+        if let Some(child) = child.and_then(Pid::from_raw) {
+            return child;
         }
     }
 }
 
-/// It is killed only when it has been given the job, or may have been.
 #[tokio::test]
-async fn p20_a_spare_that_is_killed_while_it_takes_the_job_loses_no_command() {
-    let ground = Ground::new(None).await.unwrap();
-    for _ in 0..20 {
+async fn p20_a_spare_that_was_killed_is_replaced_and_the_command_runs_once() {
+    let text = "echo x >>ran; wc -l <ran; rm ran; exit 3";
+    for ground in Ground::each().await {
+        for is_noticed in [false, true] {
+            for find in [|spare| spare, waiting] {
+                let confined = ground.confined().await;
+                let spare = ground.some_spare().await;
+                let killed = find(spare);
+                kill_process(killed, Signal::KILL).unwrap();
+                if is_noticed {
+                    wait_for_end(killed);
+                }
+                let said = ground.run(confined.as_ref(), text).await;
+                assert_eq!(said, "1\n", "{:?}", ground.level);
+                assert_ne!(ground.next_spare().await, spare);
+            }
+        }
+    }
+}
+
+/// It is killed when it has been given the job, and has not taken it.
+#[tokio::test]
+async fn p20_a_spare_that_is_killed_before_it_takes_the_job_loses_no_command() {
+    let text = "echo x >>ran; wc -l <ran; rm ran; exit 3";
+    for ground in Ground::each().await {
+        let confined = ground.confined().await;
         let spare = ground.some_spare().await;
-        // Stopped, it cannot take the job before it is killed.
-        kill_process(spare, Signal::STOP).unwrap();
+        let killed = waiting(spare);
+        // Stopped, it cannot take the job.
+        kill_process(killed, Signal::STOP).unwrap();
         let kill = async {
             while ground.spare() == Some(spare) {
                 tokio::task::yield_now().await;
             }
-            kill_process(spare, Signal::KILL).unwrap();
+            kill_process(killed, Signal::KILL).unwrap();
         };
-        let (said, ()) =
-            tokio::join!(ground.run(None, "echo x >>ran; wc -l <ran; rm ran; exit 3"), kill);
-        assert_eq!(said, "1\n");
+        let (said, ()) = tokio::join!(ground.run(confined.as_ref(), text), kill);
+        assert_eq!(said, "1\n", "{:?}", ground.level);
     }
+}
+
+/// Nobody else is left to end it.
+#[tokio::test]
+async fn p20_what_waits_for_a_job_ends_with_its_monitor() {
+    let ground = Ground::new(None).await.unwrap();
+    let spare = ground.some_spare().await;
+    let waiting = waiting(spare);
+    kill_process(spare, Signal::KILL).unwrap();
+    wait_for_end(waiting);
 }
 
 #[tokio::test]
