@@ -4,6 +4,9 @@
 //! *monitor* forks the *reaper*; the reaper starts the command and looks after its tree.
 //! If a command kills its parent, it kills the reaper; its orphans then become children
 //! of the monitor, which ends them. If it kills both, the server ends the orphans.
+//!
+//! In bubblewrap the reaper is the first process of the namespace, which nothing in it can kill,
+//! and there is no monitor.
 
 pub(super) mod control_group;
 mod crowd;
@@ -62,15 +65,10 @@ fn supervise() -> io::Result<()> {
     rustix::thread::set_name(c"toolhand-run")?;
 
     if process::getpid() == Pid::INIT {
-        // What is mounted for the command must be seen by both.
+        // No process of its namespace can kill or stop it, and the kernel ends them with it.
+        reaper::begin_session()?;
         let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
-        return match kernel::fork()? {
-            Fork::Child => {
-                reaper::begin_session()?;
-                reaper::run(job, orders, socket, is_limited)
-            }
-            Fork::Parent(reaper) => monitor(reaper, socket),
-        };
+        return reaper::run(job, orders, socket, is_limited);
     }
     // A fork takes a while, and so is not put off until there is a job.
     match kernel::fork()? {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
@@ -123,7 +124,8 @@ impl Ground {
 /// Waits until a process has ended, whether or not somebody has asked how.
 fn wait_for_end(process: Pid) {
     let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
-    poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(&handle, PollFlags::IN)], None));
+    assert_eq!(ended, Ok(1));
 }
 
 /// Says the number of the monitor: the parent of the parent.
