@@ -76,6 +76,7 @@ fn supervise() -> io::Result<()> {
             reaper::begin_session()?;
             end_with_monitor(true)?;
             rustix::thread::set_name(c"toolhand-idle")?;
+            control_group::find_mount();
             let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
             reaper::run(job, orders, socket, is_limited)
         }
