@@ -70,6 +70,15 @@ impl Connection {
         Self::start_with(command, stdout, stderr, Supervisor::start_ahead)
     }
 
+    /// Ends a supervisor that has no job. One outside of bubblewrap ends when its socket closes; if
+    /// its monitor were killed, its reaper would be taken for an orphan of some command. A
+    /// bubblewrap would take the end of the pipe for the end of its arguments, and start.
+    pub(super) fn discard(&mut self) {
+        if self.orders.arguments.is_some() {
+            self.supervisor.kill();
+        }
+    }
+
     fn start_with(
         mut command: tokio::process::Command,
         stdout: OwnedFd,

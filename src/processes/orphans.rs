@@ -145,8 +145,8 @@ impl Supervisor {
         self.running.as_ref().and_then(|running| Pid::from_raw(running.listed.0))
     }
 
-    /// Kills it. Only for one that has no command.
-    pub(super) fn discard(&mut self) {
+    /// Kills its process. Only for one that has no command.
+    pub(super) fn kill(&mut self) {
         if let Some(running) = &mut self.running {
             // An error means that it has ended.
             _ = running.child.start_kill();

@@ -135,7 +135,7 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         if let Some(unused) = &mut self.supervisor {
-            unused.connection.supervisor.discard();
+            unused.connection.discard();
         }
     }
 }
