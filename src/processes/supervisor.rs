@@ -71,10 +71,15 @@ fn supervise() -> io::Result<()> {
         return reaper::run(job, orders, socket, is_limited);
     }
     // A fork takes a while, and so is not put off until there is a job.
+    let above = process::getpid();
     match kernel::fork()? {
         Fork::Child => {
             reaper::begin_session()?;
             end_with_monitor(true)?;
+            if process::getppid() != Some(above) {
+                // It was killed before the kernel knew of the wish.
+                return Ok(());
+            }
             rustix::thread::set_name(c"toolhand-idle")?;
             control_group::find_mount();
             let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
