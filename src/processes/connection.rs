@@ -28,6 +28,18 @@ pub(super) struct Connection {
     pub(super) orders: Orders,
 }
 
+/// A supervisor that has not been given its job yet.
+#[derive(Debug)]
+pub(super) struct ReadySupervisor {
+    pub(super) connection: Connection,
+    /// What it and the command print.
+    pub(super) output: pipe::Receiver,
+    /// Standard error, where it is kept apart.
+    pub(super) errors: Option<pipe::Receiver>,
+    /// It was started before there was a command.
+    pub(super) is_spare: bool,
+}
+
 /// The supervisor's reports.
 #[derive(Debug)]
 pub(super) struct Reports {

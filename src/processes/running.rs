@@ -17,12 +17,12 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
-use super::connection::{Connection, LaunchPlace, Orders, Reports};
+use super::connection::{Connection, LaunchPlace, Orders, ReadySupervisor, Reports};
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
 use super::protocol::{Input, Job, LaunchStep, Order};
-use super::starter::{ReadySupervisor, SupervisorKind, SupervisorStarter};
+use super::starter::{SupervisorKind, SupervisorStarter};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::connection::ReadySupervisor;
 use super::placeholders;
-use super::starter::ReadySupervisor;
 use crate::file_id::FileId;
 use crate::sync;
 

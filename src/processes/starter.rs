@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 
 use super::bwrap::Entrance;
 use super::confinement::{Confinement, Level};
-use super::connection::Connection;
+use super::connection::{Connection, ReadySupervisor};
 use super::outcome::RunError;
 use super::protocol::{Input, Job};
 use super::spare::{SpareSlot, WorkBegun};
@@ -31,18 +31,6 @@ pub(super) enum SupervisorKind {
     Plain,
     /// As the first process of bubblewrap's namespaces.
     InsideBwrap,
-}
-
-/// A supervisor that has not been given its job yet.
-#[derive(Debug)]
-pub(super) struct ReadySupervisor {
-    pub(super) connection: Connection,
-    /// What it and the command print.
-    pub(super) output: pipe::Receiver,
-    /// Standard error, where it is kept apart.
-    pub(super) errors: Option<pipe::Receiver>,
-    /// It was started before there was a command.
-    pub(super) is_spare: bool,
 }
 
 impl SupervisorKind {
