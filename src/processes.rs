@@ -36,6 +36,8 @@ mod protocol;
 mod runner;
 mod running;
 pub(crate) mod sandbox;
+mod spare;
+mod starter;
 pub(crate) mod supervisor;
 mod terminal;
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask, ask_streamed};
+use crate::support::processes::living_parent;
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 use crate::support::watch;
@@ -27,6 +28,7 @@ async fn many_commands_cost_the_server_nothing() {
     let server = Server::builder(&upstream).free().start().await;
     let command = "(setsid sleep 1000 >/dev/null 2>&1 &); echo done";
     turn(&upstream, &server, &bash_calls(1, command)).await;
+    server.spare_supervisor().await;
     let before = Descriptors::from_process(server.pid());
 
     for _ in 0..ROUNDS {
@@ -34,6 +36,7 @@ async fn many_commands_cost_the_server_nothing() {
     }
 
     server.no_children().await;
+    server.spare_supervisor().await;
     assert_eq!(zombies_of(server.pid()), Vec::<String>::new());
     let after = Descriptors::from_process(server.pid());
     assert_eq!((after.pipes, after.processes), (before.pipes, before.processes));
@@ -61,6 +64,27 @@ async fn a_server_that_is_killed_takes_its_commands_with_it() {
     let closed = tokio::task::spawn_blocking(move || open.read_to_end(&mut Vec::new()));
     watch("the end of the command", closed).await.unwrap().unwrap();
     assert!(!server.stop().unwrap().success());
+}
+
+#[tokio::test]
+async fn p20_a_spare_supervisor_ends_with_its_server() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let upstream = Upstream::start();
+        let mut server = Server::builder(&upstream).free().start().await;
+        turn(&upstream, &server, &bash_calls(1, "echo done")).await;
+        let spare = server.spare_supervisor().await;
+        assert_eq!(living_parent(spare), Some(server.pid().as_raw_nonzero().get()));
+
+        if signal == Signal::KILL {
+            kill_process(server.pid(), signal).unwrap();
+        } else {
+            server.terminate();
+        }
+
+        // It waits for the end of the spare, too.
+        assert_eq!(server.stop().unwrap().success(), signal == Signal::TERM);
+        assert_eq!(living_parent(spare), None);
+    }
 }
 
 fn bash_calls(count: usize, command: &str) -> Vec<(String, Value)> {

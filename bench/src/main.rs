@@ -194,5 +194,6 @@ async fn bench() -> ExitCode {
     documents::measure(&upstream, &mut report).await;
     known_files::measure(&mut report);
     judging::measure(&mut report).await;
+    sandbox::measure(&mut report).await;
     report.print()
 }

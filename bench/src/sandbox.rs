@@ -7,7 +7,19 @@ use toolhand::measured_commands::{Started, Times, runs};
 
 use super::report::{Bound, Report};
 
-const RUNS: usize = 500;
+const RUNS: usize = 300;
+
+/// All that is compared, in turn.
+const WAYS: [Started; 8] = [
+    Started::Bare,
+    Started::Off,
+    Started::OffAtFirst,
+    Started::Landlock,
+    Started::Reader,
+    Started::ReaderByHand,
+    Started::Bwrap,
+    Started::BwrapByHand,
+];
 
 /// A workspace with a repository and some hundred directories.
 fn workspace() -> tempfile::TempDir {
@@ -23,52 +35,108 @@ fn workspace() -> tempfile::TempDir {
 pub(crate) async fn measure(report: &mut Report) {
     let workspace = workspace();
     let root = workspace.path().canonicalize().expect("a directory");
-    let bare = runs(&root, Started::Bare, RUNS).await.expect("bash");
-    let off = runs(&root, Started::Off, RUNS).await.expect("no sandbox");
-    let of = |what, times: &Times| {
-        format!("{what}: p50 {:.2} ms, p99 {:.2} ms", at(&times.runs, 0.5), at(&times.runs, 0.99))
-    };
-    let without = format!("{}; {}", of("bare bash", &bare), of("off", &off));
-    report.milliseconds("`:` without a sandbox", at(&off.runs, 0.5), Bound::Free, without);
-    match runs(&root, Started::Landlock, RUNS).await {
-        Ok(landlock) => {
-            let added = at(&landlock.runs, 0.5) - at(&off.runs, 0.5);
-            let detail = of("landlock", &landlock);
-            report.milliseconds("what landlock adds to `:`", added, Bound::AtMost(2.0), detail);
-        }
-        Err(why) => not_measured(report, "what landlock adds to `:`", &why),
+    let measured: [Measured; WAYS.len()] =
+        runs(&root, &WAYS, RUNS).await.try_into().expect("one for each way");
+    let [bare, off, first, landlock, reader, reader_by_hand, bwrap, bwrap_by_hand] = measured;
+    let (bare, off) = (bare.expect("bash"), off.expect("no sandbox"));
+    let first = first.expect("no sandbox");
+    let without = median(&off.runs);
+    let detail = format!(
+        "{}; {}; {}",
+        figures("off", &off),
+        figures("bare bash", &bare),
+        figures("the first command, which finds no spare supervisor", &first)
+    );
+    report.milliseconds("`:` without a sandbox", without, Bound::AtMost(2.5), detail);
+    // What the bound above was set for is a machine on which the bare shell takes 0.9 ms.
+    let bash = median(&bare.runs);
+    let detail = format!("{without:.2} ms, bare bash {bash:.2} ms");
+    let bound = Bound::AtMost(2.5 / 0.9);
+    report.ratio("`:` without a sandbox against bare bash", without / bash, bound, detail);
+    let bases = Bases { without, bash };
+    add(report, "what landlock adds to `:`", 2.0, landlock.as_ref(), without);
+    let prepared = reader.clone().map(with_preparing);
+    add(report, "what reading in bwrap adds to `:`", 6.0, prepared.as_ref(), without);
+    let what = "reading in bwrap against bwrap by hand";
+    compare(report, what, 1.2, [reader.as_ref(), reader_by_hand.as_ref()], bases);
+    add(report, "what bwrap adds to `:`", 20.0, bwrap.as_ref(), without);
+    let what = "bwrap against bwrap by hand";
+    compare(report, what, 1.5, [bwrap.as_ref(), bwrap_by_hand.as_ref()], bases);
+    if let Ok(bwrap) = bwrap {
+        let detail = format!("some 320 directories; the trial took {:?}", bwrap.trial);
+        let prepared = median(&bwrap.preparing);
+        report.milliseconds("looking for control files", prepared, Bound::Free, detail);
     }
-    match runs(&root, Started::Reader, RUNS).await {
-        Ok(reader) => {
-            let added = at(&reader.runs, 0.5) - at(&off.runs, 0.5);
-            let prepared = at(&reader.preparing, 0.5);
-            let detail = format!("{}; prepared in {prepared:.2} ms", of("reader", &reader));
-            report.milliseconds(
-                "what reading in bwrap adds to `:`",
-                added,
-                Bound::AtMost(6.0),
-                detail,
+}
+
+type Measured = Result<Times, String>;
+
+/// The same runs, each with its preparing.
+fn with_preparing(times: Times) -> Times {
+    let runs = times.runs.iter().zip(&times.preparing).map(|(run, preparing)| *run + *preparing);
+    Times { runs: runs.collect(), ..times }
+}
+
+/// What a level adds to what a command takes without a sandbox.
+fn add(
+    report: &mut Report,
+    what: &'static str,
+    most: f64,
+    measured: Result<&Times, &String>,
+    without: f64,
+) {
+    match measured {
+        Ok(times) => {
+            let detail = figures("in all", times);
+            let prepared = median(&times.preparing);
+            let detail = format!("{detail}; preparing took {prepared:.2} ms");
+            let added = median(&times.runs) - without;
+            report.milliseconds(what, added, Bound::AtMost(most), detail);
+        }
+        Err(why) => not_measured(report, what, why),
+    }
+}
+
+/// What commands take that are in no sandbox, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct Bases {
+    /// Under a supervisor.
+    without: f64,
+    /// The bare shell.
+    bash: f64,
+}
+
+/// What a level adds to a command under a supervisor, against what bubblewrap adds to the bare
+/// shell with the same arguments.
+fn compare(
+    report: &mut Report,
+    what: &'static str,
+    most: f64,
+    [ours, by_hand]: [Result<&Times, &String>; 2],
+    bases: Bases,
+) {
+    match (ours, by_hand) {
+        (Ok(ours), Ok(by_hand)) => {
+            let added = median(&ours.runs) - bases.without;
+            let added_by_hand = median(&by_hand.runs) - bases.bash;
+            let detail = format!(
+                "{added:.2} ms over off, by hand {added_by_hand:.2} ms over bash; {}; {}",
+                figures("ours", ours),
+                figures("by hand", by_hand)
             );
+            report.ratio(what, added / added_by_hand, Bound::AtMost(most), detail);
         }
-        Err(why) => not_measured(report, "what reading in bwrap adds to `:`", &why),
+        (Err(why), _) | (_, Err(why)) => not_measured(report, what, why),
     }
-    let bwrap = runs(&root, Started::Bwrap, RUNS).await;
-    match (bwrap, runs(&root, Started::BwrapByHand, RUNS).await) {
-        (Ok(bwrap), Ok(by_hand)) => {
-            let added = at(&bwrap.runs, 0.5) - at(&off.runs, 0.5);
-            let added_by_hand = at(&by_hand.runs, 0.5) - at(&bare.runs, 0.5);
-            let detail = format!("{}; {}", of("bwrap", &bwrap), of("by hand", &by_hand));
-            let bound = Bound::AtMost(20.0);
-            report.milliseconds("what bwrap adds to `:`", added, bound, detail);
-            let detail = format!("{added:.2} ms over off, by hand {added_by_hand:.2} ms over bash");
-            let bound = Bound::AtMost(1.5);
-            report.ratio("bwrap against bwrap by hand", added / added_by_hand, bound, detail);
-            let prepared = at(&bwrap.preparing, 0.5);
-            let detail = format!("some 320 directories; the trial took {:?}", bwrap.trial);
-            report.milliseconds("looking for control files", prepared, Bound::Free, detail);
-        }
-        (Err(why), _) | (_, Err(why)) => not_measured(report, "what bwrap adds to `:`", &why),
-    }
+}
+
+fn figures(what: &str, times: &Times) -> String {
+    let at = |share| at(&times.runs, share);
+    format!("{what}: p10 {:.2}, p50 {:.2}, p99 {:.2} ms", at(0.1), at(0.5), at(0.99))
+}
+
+fn median(times: &[Duration]) -> f64 {
+    at(times, 0.5)
 }
 
 fn not_measured(report: &mut Report, what: &'static str, why: &str) {

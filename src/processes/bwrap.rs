@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -61,19 +62,45 @@ impl Entrance {
         &self,
         confinement: &Confinement,
     ) -> Result<(PathBuf, Vec<OsString>), String> {
-        let found = self.found.get_or_init(|| Found::look(&self.places, &self.supervisor)).as_ref();
-        let found = found.map_err(Clone::clone)?;
+        let found = self.found()?;
         let mut list = arguments(confinement);
-        list.push(format!("/proc/self/fd/{}", found.program.as_raw_fd()).into());
-        list.push(supervisor::COMMAND.into());
-        list.push(found.proc.as_raw_fd().to_string().into());
+        list.extend(found.supervisor());
         Ok((found.bwrap.clone(), list))
+    }
+
+    /// The same for a bubblewrap that reads [`argument_bytes`] from its standard output, which it
+    /// closes then.
+    pub(super) fn command_ahead(&self) -> Result<(PathBuf, Vec<OsString>), String> {
+        let found = self.found()?;
+        let mut list = vec![OsString::from("--args"), OsString::from("1")];
+        list.extend(found.supervisor());
+        Ok((found.bwrap.clone(), list))
+    }
+
+    /// Bubblewrap's own program.
+    pub(super) fn bwrap(&self) -> Option<&Path> {
+        self.found().ok().map(|found| found.bwrap.as_path())
+    }
+
+    fn found(&self) -> Result<&Found, String> {
+        let found = self.found.get_or_init(|| Found::look(&self.places, &self.supervisor));
+        found.as_ref().map_err(Clone::clone)
     }
 }
 
 /// The arguments up to the program.
 pub(super) fn arguments(confinement: &Confinement) -> Vec<OsString> {
     view::arguments(confinement, geteuid().is_root())
+}
+
+/// The same as bubblewrap reads them from a file: each ends with a zero.
+pub(super) fn argument_bytes(confinement: &Confinement) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for argument in arguments(confinement) {
+        bytes.extend_from_slice(argument.as_bytes());
+        bytes.push(0);
+    }
+    bytes
 }
 
 impl Found {
@@ -84,6 +111,16 @@ impl Found {
         let proc = inherited(Path::new("/proc"), OFlags::DIRECTORY);
         let proc = proc.map_err(|error| format!("/proc: {error}"))?;
         Ok(Self { bwrap, program, proc })
+    }
+
+    /// The arguments that name the program inside.
+    fn supervisor(&self) -> [OsString; 4] {
+        [
+            "--".into(),
+            format!("/proc/self/fd/{}", self.program.as_raw_fd()).into(),
+            supervisor::COMMAND.into(),
+            self.proc.as_raw_fd().to_string().into(),
+        ]
     }
 }
 

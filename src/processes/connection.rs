@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
+use super::bwrap;
 use super::command_state::CommandEvent;
 use super::descriptors;
-use super::orphans::{KeptAlive, Supervisor};
+use super::orphans::Supervisor;
 use super::outcome::RunError;
-use super::protocol::{self, LaunchStep};
+use super::protocol::{self, Job, LaunchStep};
 
 /// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
 /// of the socket and write anything.
@@ -27,6 +28,18 @@ pub(super) struct Connection {
     pub(super) orders: Orders,
 }
 
+/// A supervisor that has not been given its job yet.
+#[derive(Debug)]
+pub(super) struct ReadySupervisor {
+    pub(super) connection: Connection,
+    /// What it and the command print.
+    pub(super) output: pipe::Receiver,
+    /// Standard error, where it is kept apart.
+    pub(super) errors: Option<pipe::Receiver>,
+    /// It was started before there was a command.
+    pub(super) is_spare: bool,
+}
+
 /// The supervisor's reports.
 #[derive(Debug)]
 pub(super) struct Reports {
@@ -37,7 +50,11 @@ pub(super) struct Reports {
 
 /// The orders to the supervisor. It ends the tree when this is dropped.
 #[derive(Debug)]
-pub(super) struct Orders(OwnedWriteHalf);
+pub(super) struct Orders {
+    socket: OwnedWriteHalf,
+    /// Takes the arguments of a bubblewrap that was started before they were known.
+    arguments: Option<pipe::Sender>,
+}
 
 /// Where a command is started, for errors.
 #[derive(Clone, Debug)]
@@ -49,10 +66,36 @@ pub(super) struct LaunchPlace {
 impl Connection {
     /// `stdout` and `stderr` are the command's.
     pub(super) fn start(
-        mut command: tokio::process::Command,
-        kept_alive: Option<KeptAlive>,
+        command: tokio::process::Command,
         stdout: OwnedFd,
         stderr: OwnedFd,
+    ) -> io::Result<Self> {
+        Self::start_with(command, stdout, stderr, Supervisor::start)
+    }
+
+    /// The same for a supervisor whose job comes later, or never.
+    pub(super) fn start_ahead(
+        command: tokio::process::Command,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    ) -> io::Result<Self> {
+        Self::start_with(command, stdout, stderr, Supervisor::start_ahead)
+    }
+
+    /// Ends a supervisor that has no job. One outside of bubblewrap ends when its socket closes; if
+    /// its monitor were killed, its reaper would be taken for an orphan of some command. A
+    /// bubblewrap would take the end of the pipe for the end of its arguments, and start.
+    pub(super) fn discard(&mut self) {
+        if self.orders.arguments.is_some() {
+            self.supervisor.kill();
+        }
+    }
+
+    fn start_with(
+        mut command: tokio::process::Command,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        start: impl FnOnce(&mut tokio::process::Command) -> io::Result<Supervisor>,
     ) -> io::Result<Self> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -62,10 +105,10 @@ impl Connection {
             .stdin(OwnedFd::from(theirs))
             .stdout(stdout)
             .stderr(stderr);
-        let supervisor = Supervisor::start(&mut command, kept_alive)?;
-        let (reports, orders) = UnixStream::from_std(ours)?.into_split();
+        let supervisor = start(&mut command)?;
+        let (reports, socket) = UnixStream::from_std(ours)?.into_split();
         let reports = Reports { socket: BufReader::new(reports), line: Vec::new() };
-        Ok(Self { supervisor, reports, orders: Orders(orders) })
+        Ok(Self { supervisor, reports, orders: Orders { socket, arguments: None } })
     }
 }
 
@@ -82,15 +125,29 @@ impl Reports {
 }
 
 impl Orders {
+    /// Has the arguments of bubblewrap told with the job.
+    pub(super) fn tell_arguments_through(&mut self, pipe: pipe::Sender) {
+        self.arguments = Some(pipe);
+    }
+
+    /// Gives the supervisor its job. Ignores errors, like [`Self::tell`].
+    pub(super) async fn hand_over(&mut self, job: &Job) {
+        if let Some((mut pipe, confinement)) = self.arguments.take().zip(job.confinement.as_ref()) {
+            // The end of the pipe is the end of the arguments.
+            _ = pipe.write_all(&bwrap::argument_bytes(confinement)).await;
+        }
+        self.tell(job).await;
+    }
+
     /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
     pub(super) async fn tell(&mut self, message: &impl Serialize) {
-        _ = self.0.write_all(&protocol::line(message)).await;
+        _ = self.socket.write_all(&protocol::line(message)).await;
     }
 
     /// Hands a descriptor to a supervisor that waits for it. Nothing else is on its way to it,
     /// so the socket has room.
     pub(super) fn hand(&self, descriptor: OwnedFd) {
-        let socket: &UnixStream = self.0.as_ref();
+        let socket: &UnixStream = self.socket.as_ref();
         _ = descriptors::send(socket, descriptor);
     }
 }

@@ -19,18 +19,26 @@ const LIMITS: Limits = Limits { time: Some(Duration::from_secs(60)), output: 1 <
 const SHELL: &str = "/bin/bash";
 const NOTHING: [&str; 4] = ["--noprofile", "--norc", "-c", ":"];
 
+/// The time between two commands, in which the next spare supervisor is started. A model takes
+/// much longer to ask for the next command.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// How the command that does nothing is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Started {
     /// As a child, without supervisor or sandbox.
     Bare,
     Off,
+    /// Like [`Self::Off`], by a runner that has no spare supervisor yet.
+    OffAtFirst,
     Landlock,
     Bwrap,
     /// In bubblewrap, confined to reading.
     Reader,
     /// By bubblewrap with the same arguments, without a supervisor.
     BwrapByHand,
+    /// The same, with the arguments of [`Self::Reader`].
+    ReaderByHand,
 }
 
 /// What the runs took.
@@ -44,46 +52,97 @@ pub struct Times {
     pub preparing: Vec<Duration>,
 }
 
-/// Runs `:` again and again in a workspace. `Err` says why the level does not hold here.
-#[expect(clippy::disallowed_methods, reason = "measures commands and nothing else")]
-pub async fn runs(workspace: &Path, started: Started, runs: usize) -> Result<Times, String> {
-    let level = match started {
-        Started::Bare | Started::Off => None,
-        Started::Landlock => Some(Level::Landlock),
-        Started::Bwrap | Started::Reader | Started::BwrapByHand => Some(Level::Bwrap),
-    };
-    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
-    let runner = Runner::new("/proc/self/exe", Environment::allowed([path]), None);
-    let levels = level.into_iter().collect();
-    let settings = SandboxSettings { levels, ..SandboxSettings::default() };
-    let sandbox = Sandbox::new(runner.clone(), settings);
-    let start = Instant::now();
-    let fault = sandbox.outcome().await.fault();
-    if let Some(fault) = fault.filter(|_| level.is_some()) {
-        return Err(fault);
+/// One way of starting the command, and what it took so far.
+struct Subject {
+    started: Started,
+    runner: Runner,
+    sandbox: Sandbox,
+    times: Times,
+}
+
+/// Runs `:` again and again in a workspace, in turn in each of these ways, so that what else the
+/// machine does hits all of them. `Err` says why a level does not hold here.
+pub async fn runs(workspace: &Path, ways: &[Started], rounds: usize) -> Vec<Result<Times, String>> {
+    let mut subjects = Vec::new();
+    for started in ways {
+        subjects.push(Subject::new(*started).await);
     }
-    let mut times = Times { runs: Vec::new(), trial: start.elapsed(), preparing: Vec::new() };
-    for _ in 0..runs {
+    for _ in 0..rounds {
+        for subject in &mut subjects {
+            let Ok(measured) = subject else { continue };
+            pause().await;
+            if let Err(why) = measured.run(workspace).await {
+                *subject = Err(why);
+            }
+        }
+    }
+    subjects.into_iter().map(|subject| subject.map(|subject| subject.times)).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures commands and nothing else")]
+impl Subject {
+    async fn new(started: Started) -> Result<Self, String> {
+        let level = match started {
+            Started::Bare | Started::Off | Started::OffAtFirst => None,
+            Started::Landlock => Some(Level::Landlock),
+            Started::Bwrap | Started::Reader | Started::BwrapByHand | Started::ReaderByHand => {
+                Some(Level::Bwrap)
+            }
+        };
+        let runner = new_runner();
+        let levels = level.into_iter().collect();
+        let settings = SandboxSettings { levels, ..SandboxSettings::default() };
+        let sandbox = Sandbox::new(runner.clone(), settings);
+        let start = Instant::now();
+        let fault = sandbox.outcome().await.fault();
+        if let Some(fault) = fault.filter(|_| level.is_some()) {
+            return Err(fault);
+        }
+        let times = Times { runs: Vec::new(), trial: start.elapsed(), preparing: Vec::new() };
+        Ok(Self { started, runner, sandbox, times })
+    }
+
+    async fn run(&mut self, workspace: &Path) -> Result<(), String> {
         let start = Instant::now();
         let roots = vec![workspace.to_owned()];
-        let confined = match started {
-            Started::Reader => sandbox.confine_to_reading(roots, None).await,
-            _ => sandbox.confine(roots, None).await,
+        let confined = match self.started {
+            Started::Reader | Started::ReaderByHand => {
+                self.sandbox.confine_to_reading(roots, None).await
+            }
+            _ => self.sandbox.confine(roots, None).await,
         };
         let confined = confined.map_err(|error| error.to_string())?;
-        times.preparing.push(start.elapsed());
+        self.times.preparing.push(start.elapsed());
+        if self.started == Started::OffAtFirst {
+            self.runner = new_runner();
+        }
         let start = Instant::now();
-        match started {
+        match self.started {
             Started::Bare => spawn(Path::new(SHELL), &[])?,
-            Started::BwrapByHand => {
+            Started::BwrapByHand | Started::ReaderByHand => {
                 let confined = confined.as_ref().ok_or("no sandbox")?;
                 spawn(Path::new("/usr/bin/bwrap"), &arguments(&confined.confinement))?;
             }
-            _ => run(&runner, workspace, confined.as_ref()).await?,
+            _ => run(&self.runner, workspace, confined.as_ref()).await?,
         }
-        times.runs.push(start.elapsed());
+        self.times.runs.push(start.elapsed());
+        Ok(())
     }
-    Ok(times)
+}
+
+/// Passes [`PAUSE`] without rest: a processor that has slept is slower for a while, in which the
+/// bare shell would be measured, too.
+#[expect(clippy::disallowed_methods, reason = "measures commands and nothing else")]
+async fn pause() {
+    let start = Instant::now();
+    while start.elapsed() < PAUSE {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn new_runner() -> Runner {
+    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    Runner::new("/proc/self/exe", Environment::allowed([path]), None)
 }
 
 /// Waits for a child. A few bytes are all that it could say.
@@ -91,7 +150,7 @@ fn spawn(program: &Path, arguments: &[OsString]) -> Result<(), String> {
     let mut process = Process::new(program);
     process.args(arguments);
     if !arguments.is_empty() {
-        process.arg(SHELL);
+        process.arg("--").arg(SHELL);
     }
     let status = process.args(NOTHING).env_clear().status().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }

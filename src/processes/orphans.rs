@@ -7,9 +7,10 @@
 //! next server ends those.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -35,13 +36,25 @@ const KILL_PATIENCE: Duration = Duration::from_millis(500);
 /// How often killed processes are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The process ids of the running supervisors. A static, because the children belong to
+/// The running supervisors by their process ids. A static, because the children belong to
 /// the whole process.
-static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+static SUPERVISORS: Mutex<BTreeMap<i32, Occupation>> = Mutex::new(BTreeMap::new());
+
+/// This process is about to end: nothing more is started ahead. Changed only while [`STARTING`]
+/// is held for writing.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Held for reading while a supervisor is started, so that it is not taken for an orphan
 /// before it is listed.
 static STARTING: RwLock<()> = RwLock::new(());
+
+/// Whether a supervisor has a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occupation {
+    /// It was started ahead of the command. Nothing is lost when it ends.
+    Waiting,
+    Working,
+}
 
 /// A running supervisor. Dropping it ends the supervisor in the background.
 #[derive(Debug)]
@@ -52,8 +65,8 @@ pub(super) struct Supervisor {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    _listed: Listed,
-    _kept_alive: Option<KeptAlive>,
+    listed: Listed,
+    kept_alive: Option<KeptAlive>,
 }
 
 /// What a command needs until its last process has ended, also if nobody waits for it.
@@ -89,19 +102,55 @@ pub(super) struct Ended {
 }
 
 impl Supervisor {
-    pub(super) fn start(
-        command: &mut tokio::process::Command,
-        kept_alive: Option<KeptAlive>,
-    ) -> io::Result<Self> {
+    pub(super) fn start(command: &mut tokio::process::Command) -> io::Result<Self> {
+        Self::start_as(command, Occupation::Working)
+    }
+
+    /// Starts one that gets its job later, or never.
+    pub(super) fn start_ahead(command: &mut tokio::process::Command) -> io::Result<Self> {
+        Self::start_as(command, Occupation::Waiting)
+    }
+
+    fn start_as(command: &mut tokio::process::Command, occupation: Occupation) -> io::Result<Self> {
         // The signals of a terminal (Ctrl-C, Ctrl-\, Ctrl-Z, its closing) go to the process group
         // of the server, which decides what becomes of its commands.
         command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
+        if occupation == Occupation::Waiting && IS_ENDING.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the server is about to end"));
+        }
         let child = command.spawn()?;
         let number = child.id().and_then(|id| i32::try_from(id).ok());
         let listed = Listed(number.ok_or_else(|| io::Error::other("it has no number"))?);
-        supervisors().insert(listed.0);
-        Ok(Self { running: Some(Running { child, _listed: listed, _kept_alive: kept_alive }) })
+        supervisors().insert(listed.0, occupation);
+        Ok(Self { running: Some(Running { child, listed, kept_alive: None }) })
+    }
+
+    /// It is given a command, for which `kept_alive` must stay.
+    pub(super) fn begin_work(&mut self, kept_alive: Option<KeptAlive>) {
+        if let Some(running) = &mut self.running {
+            supervisors().insert(running.listed.0, Occupation::Working);
+            running.kept_alive = kept_alive;
+        }
+    }
+
+    /// Whether its process has not ended. One that was just killed may not have yet.
+    pub(super) fn is_alive(&mut self) -> bool {
+        let child = self.running.as_mut().map(|running| running.child.try_wait());
+        matches!(child, Some(Ok(None)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn process(&self) -> Option<Pid> {
+        self.running.as_ref().and_then(|running| Pid::from_raw(running.listed.0))
+    }
+
+    /// Kills its process. Only for one that has no command.
+    pub(super) fn kill(&mut self) {
+        if let Some(running) = &mut self.running {
+            // An error means that it has ended.
+            _ = running.child.start_kill();
+        }
     }
 
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its
@@ -148,7 +197,7 @@ impl Drop for Listed {
     }
 }
 
-fn supervisors() -> std::sync::MutexGuard<'static, BTreeSet<i32>> {
+fn supervisors() -> std::sync::MutexGuard<'static, BTreeMap<i32, Occupation>> {
     sync::lock(&SUPERVISORS)
 }
 
@@ -173,18 +222,37 @@ pub(crate) async fn watch_orphans() {
 /// end of this process, when they have already been told to stop.
 pub(crate) async fn end_supervisors() {
     let patience = Instant::now() + DROPPED_PATIENCE;
-    while !supervisors().is_empty() && Instant::now() < patience {
+    {
+        let _no_start = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+        IS_ENDING.store(true, Ordering::Relaxed);
+    }
+    kill_supervisors(|occupation| occupation == Occupation::Waiting);
+    while is_at_work() && Instant::now() < patience {
         sleep(TICK).await;
     }
-    for process in tree::children() {
-        if is_supervisor(&process) {
-            _ = tree::send(&process, Signal::KILL);
-        }
-    }
-    while !supervisors().is_empty() && Instant::now() < patience + KILL_PATIENCE {
+    kill_supervisors(|_| true);
+    while is_at_work() && Instant::now() < patience + KILL_PATIENCE {
         sleep(TICK).await;
     }
     end_orphans().await;
+}
+
+fn kill_supervisors(which: impl Fn(Occupation) -> bool) {
+    for process in tree::children() {
+        if occupation(&process).is_some_and(&which) {
+            _ = tree::send(&process, Signal::KILL);
+        }
+    }
+}
+
+/// Whether any supervisor has a command.
+fn is_at_work() -> bool {
+    supervisors().values().any(|occupation| *occupation == Occupation::Working)
+}
+
+/// `None`: it is no supervisor.
+fn occupation(process: &Process) -> Option<Occupation> {
+    supervisors().get(&process.pid.as_raw_nonzero().get()).copied()
 }
 
 async fn end_orphans() -> Ended {
@@ -217,8 +285,10 @@ fn kill_orphans() -> Found {
     let mut found = Found::default();
     let Some(own) = tree::read(process::getpid()) else { return found };
     for orphan in tree::children() {
-        let is_orphan = belongs_to_a_command(&orphan, &own) || is_half_started(&orphan);
-        if is_supervisor(&orphan) || !is_orphan {
+        if occupation(&orphan).is_some() {
+            continue;
+        }
+        if !belongs_to_a_command(&orphan, &own) && !is_half_started(&orphan) {
             continue;
         }
         if orphan.is_dead {
@@ -232,10 +302,6 @@ fn kill_orphans() -> Found {
         _ = process::waitpid(Some(orphan.pid), WaitOptions::NOHANG);
     }
     found
-}
-
-fn is_supervisor(process: &Process) -> bool {
-    supervisors().contains(&process.pid.as_raw_nonzero().get())
 }
 
 /// Whether a process belongs to a command. Such a process is in another session than the

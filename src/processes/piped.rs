@@ -62,8 +62,9 @@ impl PipedProcess {
         let (its_input, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stdout, its_output) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, its_errors) = pipe_with(PipeFlags::CLOEXEC)?;
-        let connection = Connection::start(command, kept_alive, its_output, its_errors)?;
-        let Connection { supervisor, reports, orders } = connection;
+        let connection = Connection::start(command, its_output, its_errors)?;
+        let Connection { mut supervisor, reports, orders } = connection;
+        supervisor.begin_work(kept_alive);
         let (its_input, steps) = (Some(its_input), CommandState::new());
         let watch = Watch { supervisor, reports, orders, its_input, steps };
         let mut watching = JoinSet::new();
@@ -102,7 +103,7 @@ struct Watch {
 impl Watch {
     async fn run(mut self, launch: PipedLaunch) -> Result<PipedEnd, RunError> {
         let PipedLaunch { job, is_inside_bwrap, place } = launch;
-        _ = timeout(JOB_PATIENCE, self.orders.tell(&job)).await;
+        _ = timeout(JOB_PATIENCE, self.orders.hand_over(&job)).await;
         drop(job);
         self.watch().await;
         let Self { supervisor, steps, .. } = self;

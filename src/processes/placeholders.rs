@@ -21,8 +21,8 @@ use super::handles;
 use super::masks::{Entry, Masks, Placeholder};
 use crate::sync;
 
-pub(super) use self::left_behind::Sweeper;
 pub use self::left_behind::sweep_if_asked;
+pub(super) use self::left_behind::{Sweeper, is_watched};
 
 mod left_behind;
 

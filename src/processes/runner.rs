@@ -19,16 +19,15 @@ use super::piped::{PipedLaunch, PipedProcess};
 use super::probe::Targets;
 use super::protocol::{Input, Job};
 use super::running::{Launch, Running};
-use super::supervisor;
+use super::starter::SupervisorStarter;
 use super::worker::Workers;
 
 /// Starts programs. The server has one.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
-    supervisor: PathBuf,
+    starter: Arc<SupervisorStarter>,
     environment: Environment,
     umask: Option<u32>,
-    entrance: Arc<Entrance>,
 }
 
 /// A program to run.
@@ -70,7 +69,9 @@ impl Runner {
         umask: Option<u32>,
     ) -> Self {
         let supervisor = supervisor.into();
-        Self { entrance: Arc::new(Entrance::new(&supervisor)), supervisor, environment, umask }
+        let entrance = Entrance::new(&supervisor);
+        let starter = Arc::new(SupervisorStarter::new(supervisor, entrance));
+        Self { starter, environment, umask }
     }
 
     /// Starts programs with further variables, less those that no command is given.
@@ -94,17 +95,24 @@ impl Runner {
     /// Looks for bubblewrap elsewhere.
     #[cfg(test)]
     pub(super) fn with_bwrap(self, bwrap: PathBuf) -> Self {
-        Self { entrance: Arc::new(Entrance::among(vec![bwrap], &self.supervisor)), ..self }
+        let supervisor = self.supervisor().to_owned();
+        let entrance = Entrance::among(vec![bwrap], &supervisor);
+        Self { starter: Arc::new(SupervisorStarter::new(supervisor, entrance)), ..self }
+    }
+
+    #[cfg(test)]
+    pub(super) fn starter(&self) -> &SupervisorStarter {
+        &self.starter
     }
 
     /// Starts the same program for other work.
     pub(crate) fn workers(&self) -> Workers {
-        Workers::new(&self.supervisor)
+        Workers::new(self.supervisor())
     }
 
     /// Our own binary.
     pub(super) fn supervisor(&self) -> &Path {
-        &self.supervisor
+        self.starter.program()
     }
 
     pub(super) fn environment(&self) -> &Environment {
@@ -156,7 +164,8 @@ impl Runner {
         let mut job = self.job(command);
         job.environment.extend(variables);
         job.input = Input::Pipe;
-        let program = self.supervisor_of(command, &job)?;
+        check_text(command, &job)?;
+        let program = self.starter.command(command.confinement.as_deref())?;
         let kept_alive = command.kept_alive.clone();
         let launch =
             PipedLaunch { job, is_inside_bwrap: command.is_inside_bwrap(), place: command.place() };
@@ -197,26 +206,11 @@ impl Runner {
         limits: Limits,
         keep: KeepOutput,
     ) -> Result<Running, RunError> {
-        let program = self.supervisor_of(command, &job)?;
+        check_text(command, &job)?;
         let kept_alive = command.kept_alive.clone();
         let (is_inside_bwrap, place) = (command.is_inside_bwrap(), command.place());
-        let launch = Launch { job, limits, keep, is_inside_bwrap, place };
-        Running::start(program, kept_alive, launch).map_err(RunError::Supervisor)
-    }
-
-    /// The supervisor's program for this job, if a program can be given what the job holds.
-    fn supervisor_of(
-        &self,
-        command: &Command,
-        job: &Job,
-    ) -> Result<tokio::process::Command, RunError> {
-        let variables = job.environment.iter().flat_map(|(name, value)| [name, value]);
-        if command.arguments.iter().any(|argument| argument.contains('\0'))
-            || variables.map(|text| text.as_bytes()).any(|bytes| bytes.contains(&0))
-        {
-            return Err(RunError::Nul);
-        }
-        self.supervisor_in(command.confinement.as_deref())
+        let launch = Launch { job, limits, keep, is_inside_bwrap, place, kept_alive };
+        Running::start(Arc::clone(&self.starter), launch)
     }
 
     fn job(&self, command: &Command) -> Job {
@@ -232,21 +226,13 @@ impl Runner {
             input: Input::Nothing,
         }
     }
+}
 
-    /// The supervisor's program: in bubblewrap at that level, else as it is.
-    fn supervisor_in(
-        &self,
-        confinement: Option<&Confinement>,
-    ) -> Result<tokio::process::Command, RunError> {
-        let Some(confinement) = confinement.filter(|it| it.level == Level::Bwrap) else {
-            let mut command = tokio::process::Command::new(&self.supervisor);
-            command.arg0("toolhand").arg(supervisor::COMMAND);
-            return Ok(command);
-        };
-        let (program, arguments) =
-            self.entrance.command(confinement).map_err(RunError::Confinement)?;
-        let mut command = tokio::process::Command::new(program);
-        command.args(arguments);
-        Ok(command)
-    }
+/// Refuses what no program can be given.
+fn check_text(command: &Command, job: &Job) -> Result<(), RunError> {
+    let variables = job.environment.iter().flat_map(|(name, value)| [name, value]);
+    let mut bytes = variables.map(|text| text.as_bytes());
+    let has_zero = command.arguments.iter().any(|argument| argument.contains('\0'))
+        || bytes.any(|bytes| bytes.contains(&0));
+    if has_zero { Err(RunError::Nul) } else { Ok(()) }
 }

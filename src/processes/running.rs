@@ -6,10 +6,10 @@
 use std::future::pending;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
@@ -17,11 +17,12 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::command_state::{CommandEffect, CommandEvent, CommandState, EndCause, StopReason};
-use super::connection::{Connection, LaunchPlace, Orders, Reports};
+use super::connection::{Connection, LaunchPlace, Orders, ReadySupervisor, Reports};
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
 use super::protocol::{Input, Job, LaunchStep, Order};
+use super::starter::{SupervisorKind, SupervisorStarter};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -72,30 +73,22 @@ enum Request {
     Hear(oneshot::Sender<()>),
 }
 
-/// What to start, besides the supervisor's program.
+/// What to start.
 pub(super) struct Launch {
     pub(super) job: Job,
     pub(super) limits: Limits,
     pub(super) keep: KeepOutput,
     pub(super) is_inside_bwrap: bool,
     pub(super) place: LaunchPlace,
+    pub(super) kept_alive: Option<KeptAlive>,
 }
 
 impl Running {
-    pub(super) fn start(
-        command: tokio::process::Command,
-        kept_alive: Option<KeptAlive>,
-        launch: Launch,
-    ) -> io::Result<Self> {
-        let (reading, writing) = pipe_with(PipeFlags::CLOEXEC)?;
-        let has_errors_apart = matches!(launch.job.input, Input::Text(_));
-        let apart = has_errors_apart.then(|| pipe_with(PipeFlags::CLOEXEC)).transpose()?;
-        let (errors, stderr) = match apart {
-            Some((reading, writing)) => (Some(reading), writing),
-            None => (None, writing.try_clone()?),
-        };
-        let connection = Connection::start(command, kept_alive, writing, stderr)?;
-        let Connection { supervisor, reports, orders } = connection;
+    pub(super) fn start(starter: Arc<SupervisorStarter>, launch: Launch) -> Result<Self, RunError> {
+        let ReadySupervisor { connection, output: pipe, errors: errors_pipe, is_spare } =
+            starter.ready(&launch.job)?;
+        let Connection { mut supervisor, reports, orders } = connection;
+        supervisor.begin_work(launch.kept_alive.clone());
         let (requests, requested) = mpsc::unbounded_channel();
         let Limits { shown, output: limit, .. } = launch.limits;
         let output = CommandOutput::new(shown, launch.keep.clone(), limit);
@@ -104,16 +97,17 @@ impl Running {
             reports,
             orders,
             requested,
-            pipe: Some(pipe::Receiver::from_owned_fd(reading)?),
+            pipe: Some(pipe),
             output: output.clone(),
-            errors_pipe: errors.map(pipe::Receiver::from_owned_fd).transpose()?,
+            errors_pipe,
             errors: CommandOutput::new(shown, KeepOutput::Nothing, limit),
             writing: None,
             lookers: Vec::new(),
             steps: CommandState::new(),
+            is_spare,
         };
         let mut watching = JoinSet::new();
-        watching.spawn(watch.run(launch));
+        watching.spawn(watch.run(starter, launch));
         Ok(Self { control: CommandControl { output, requests }, watching })
     }
 
@@ -177,6 +171,8 @@ struct Watch {
     /// They wait until all is written, and hear of it when they are dropped.
     lookers: Vec<oneshot::Sender<()>>,
     steps: CommandState,
+    /// The supervisor was started before there was a command.
+    is_spare: bool,
 }
 
 /// What the loop wakes up for.
@@ -190,13 +186,26 @@ enum Woken {
 }
 
 impl Watch {
-    async fn run(mut self, launch: Launch) -> Result<Finished, RunError> {
-        let Launch { job, limits, is_inside_bwrap, place, .. } = launch;
+    async fn run(
+        mut self,
+        starter: Arc<SupervisorStarter>,
+        launch: Launch,
+    ) -> Result<Finished, RunError> {
+        let Launch { job, limits, is_inside_bwrap, place, kept_alive, .. } = launch;
+        // Only what takes spares is worth one.
+        let takes_spares = matches!(job.input, Input::Nothing);
+        let kind = SupervisorKind::of(job.confinement.as_ref());
+        let _begun = takes_spares.then(|| starter.replace_spare(kind));
         let has_errors_apart = self.errors_pipe.is_some();
-        // A supervisor that does not come up takes no long input either.
-        let patience = limits.time.unwrap_or(JOB_PATIENCE);
-        _ = timeout(patience, self.orders.tell(&job)).await;
-        let finished = self.watch(limits).await;
+        let mut piece = vec![0; READ_BYTES];
+        self.hand_over(&job, limits).await;
+        self.watch(limits, &mut piece).await;
+        if self.has_lost_spare(&mut piece) {
+            self = self.started_anew(&starter, &job, kept_alive).await?;
+            self.hand_over(&job, limits).await;
+            self.watch(limits, &mut piece).await;
+        }
+        let finished = self.finish(&mut piece).await;
         let finished = finished.map_err(|(step, source)| place.error(step, source))?;
         if is_inside_bwrap && !finished.is_taken && finished.cause == EndCause::ItsOwn {
             let said = if has_errors_apart { &finished.errors } else { &finished.output };
@@ -206,9 +215,42 @@ impl Watch {
         Ok(finished)
     }
 
-    async fn watch(mut self, limits: Limits) -> Result<Finished, (LaunchStep, io::Error)> {
+    async fn hand_over(&mut self, job: &Job, limits: Limits) {
+        // A supervisor that does not come up takes no long input either.
+        let patience = limits.time.unwrap_or(JOB_PATIENCE);
+        _ = timeout(patience, self.orders.hand_over(job)).await;
+    }
+
+    /// Whether a spare has ended before it took the job, and did not say why. A supervisor reports
+    /// first of all that it has the job, so nothing of the command has run.
+    fn has_lost_spare(&self, piece: &mut [u8]) -> bool {
+        drain(self.pipe.as_ref(), piece, &self.output);
+        self.is_spare
+            && !self.steps.is_taken
+            && self.steps.cause == EndCause::ItsOwn
+            && self.output.so_far().1 == 0
+    }
+
+    /// Puts a new supervisor in the place of one that has not taken the job.
+    async fn started_anew(
+        self,
+        starter: &SupervisorStarter,
+        job: &Job,
+        kept_alive: Option<KeptAlive>,
+    ) -> Result<Self, RunError> {
+        // It must not take the job now.
+        self.supervisor.end(Duration::ZERO).await;
+        let ReadySupervisor { connection, output: pipe, errors: errors_pipe, is_spare } =
+            starter.started(job)?;
+        let Connection { mut supervisor, reports, orders } = connection;
+        supervisor.begin_work(kept_alive);
+        let (pipe, steps) = (Some(pipe), CommandState::new());
+        Ok(Self { supervisor, reports, orders, pipe, errors_pipe, steps, is_spare, ..self })
+    }
+
+    /// Watches until the run is over.
+    async fn watch(&mut self, limits: Limits, piece: &mut [u8]) {
         let mut deadline = Box::pin(sleep(limits.time.unwrap_or(FOR_EVER)));
-        let mut piece = vec![0; READ_BYTES];
         let mut of_errors = vec![0; if self.errors_pipe.is_some() { READ_BYTES } else { 0 }];
         loop {
             self.write_next();
@@ -218,7 +260,7 @@ impl Watch {
             let is_heard = self.output.has_room();
             let woken = tokio::select! {
                 event = self.reports.next() => Woken::Supervisor(event),
-                read = next_piece(&mut self.pipe, &mut piece), if is_heard => Woken::Output(read),
+                read = next_piece(&mut self.pipe, piece), if is_heard => Woken::Output(read),
                 read = next_piece(&mut self.errors_pipe, &mut of_errors) => Woken::Errors(read),
                 written = piece_written(&mut self.writing) => Woken::Written(written),
                 () = &mut deadline => Woken::Deadline,
@@ -244,7 +286,7 @@ impl Watch {
                 Woken::Requested(Request::Write) => continue,
                 Woken::Requested(Request::Hear(looker)) => {
                     self.lookers.push(looker);
-                    match self.hear(&mut piece, limits) {
+                    match self.hear(piece, limits) {
                         Some(event) => event,
                         None => continue,
                     }
@@ -252,7 +294,7 @@ impl Watch {
             };
             let effect = self.steps.step(event);
             if self.act(effect, deadline.as_mut()).await {
-                return self.finish(&mut piece).await;
+                return;
             }
         }
     }

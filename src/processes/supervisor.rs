@@ -4,6 +4,9 @@
 //! *monitor* forks the *reaper*; the reaper starts the command and looks after its tree.
 //! If a command kills its parent, it kills the reaper; its orphans then become children
 //! of the monitor, which ends them. If it kills both, the server ends the orphans.
+//!
+//! In bubblewrap the reaper is the first process of the namespace, which nothing in it can kill,
+//! and there is no monitor.
 
 pub(super) mod control_group;
 mod crowd;
@@ -62,22 +65,64 @@ fn supervise() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     rustix::thread::set_name(c"toolhand-run")?;
 
+    if process::getpid() == Pid::INIT {
+        // No process of its namespace can kill or stop it, and the kernel ends them with it.
+        reaper::begin_session()?;
+        let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
+        return reaper::run(job, orders, socket, is_limited);
+    }
+    // A fork takes a while, and so is not put off until there is a job.
+    let above = process::getpid();
+    match kernel::fork()? {
+        Fork::Child => {
+            reaper::begin_session()?;
+            end_with_monitor(true)?;
+            if process::getppid() != Some(above) {
+                // It was killed before the kernel knew of the wish.
+                return Ok(());
+            }
+            rustix::thread::set_name(c"toolhand-idle")?;
+            control_group::find_mount();
+            let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
+            reaper::run(job, orders, socket, is_limited)
+        }
+        Fork::Parent(reaper) => monitor(reaper, socket),
+    }
+}
+
+/// Waits for the job, and puts in place what it says of standard input and of the view. `None`:
+/// there is nothing to run.
+fn take_job(socket: &UnixStream) -> io::Result<Option<(Job, BufReader<UnixStream>)>> {
     let mut orders = BufReader::new(socket.try_clone()?);
-    let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(()) };
-    protocol::write(&mut &socket, &Report::Taken)?;
+    let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(None) };
+    rustix::thread::set_name(c"toolhand-run")?;
+    end_with_monitor(false)?;
+    protocol::write(&mut &*socket, &Report::Taken)?;
+    if matches!(job.input, Input::Nothing) {
+        // A bubblewrap that was started ahead has read its arguments from there.
+        stdio::dup2_stdout(stdio::stderr())?;
+    }
     if matches!(job.input, Input::Pipe) {
-        let Some(pipe) = descriptors::receive(&socket) else { return Ok(()) };
+        let Some(pipe) = descriptors::receive(socket) else { return Ok(None) };
         stdio::dup2_stdin(pipe)?;
     }
     if let Err(error) = enter_sandbox(&job) {
         let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
         let report = Report::NotStarted { step: LaunchStep::View, errno };
-        return protocol::write(&mut &socket, &report);
+        protocol::write(&mut &*socket, &report)?;
+        return Ok(None);
     }
-    match kernel::fork()? {
-        Fork::Child => reaper::run(job, orders, socket, is_limited),
-        Fork::Parent(reaper) => monitor(reaper, socket),
+    Ok(Some((job, orders)))
+}
+
+/// A reaper without a command has nothing to do where the monitor was killed. One with a command
+/// has: see [`reaper`].
+fn end_with_monitor(is_so: bool) -> io::Result<()> {
+    if process::getpid() == Pid::INIT {
+        return Ok(());
     }
+    let signal = is_so.then_some(process::Signal::KILL);
+    Ok(process::set_parent_process_death_signal(signal)?)
 }
 
 /// Makes sure of what the command will see, and lays down what that takes.
@@ -129,7 +174,8 @@ fn monitor(reaper: Pid, mut socket: UnixStream) -> io::Result<()> {
         }
     };
     if status.exit_status() == Some(0) {
-        return Ok(());
+        // The server waits for this.
+        kernel::exit_now(0);
     }
     while !tree::reap()? {
         tree::signal_all(process::Signal::KILL);

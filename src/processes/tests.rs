@@ -487,15 +487,17 @@ async fn p16_a_handle_changes_hands_while_the_command_runs() {
 
 #[tokio::test]
 async fn p16_a_handle_that_is_dropped_ends_the_tree() {
-    let (gate, marker) = (Gate::new(), marker());
-    // What is in a session of its own holds the gate until it has ended.
+    let (gate, begun, marker) = (Gate::new(), Gate::new(), marker());
+    // Every process holds the gate until it has ended.
     let text = format!(
-        "setsid bash -c 'exec 3>{}; exec -a {marker} sleep 1000' & wait",
-        gate.path().display()
+        "exec 3>{}; setsid bash -c ': >{}; exec -a {marker} sleep 1000' & wait",
+        gate.path().display(),
+        begun.path().display()
     );
     let limits = Limits { time: None, ..LIMITS };
     let running = runner().spawn(&bash(&text), limits, KeepOutput::Nothing).unwrap();
     let open = gate.opened().await;
+    begun.opened().await.closed().await;
 
     drop(running);
 

@@ -68,6 +68,18 @@ pub(crate) fn is_sweeper(process: Pid) -> bool {
     line.split(|byte| *byte == 0).any(|argument| argument == b"__sweep")
 }
 
+/// Whether the process is of a supervisor that the server has started ahead of the next command:
+/// one that waits for a job, or a monitor or a bubblewrap that has started nothing else.
+pub(crate) fn is_spare_supervisor(process: Pid) -> bool {
+    let line = fs::read(entry(process, "cmdline")).unwrap_or_default();
+    let is_supervisor = line.split(|byte| *byte == 0).any(|argument| argument == b"__supervise");
+    let name = |process| fs::read_to_string(entry(process, "comm")).unwrap_or_default();
+    let waits = |process| name(process) == "toolhand-idle\n";
+    let children = listed_children(process);
+    let has_begun = children.is_empty() && name(process) == "toolhand-run\n";
+    is_supervisor && (waits(process) || children.into_iter().all(waits) && !has_begun)
+}
+
 /// The process group of a process; `None` if it has ended.
 pub(crate) fn group(process: Pid) -> Option<i32> {
     let stat = fs::read_to_string(entry(process, "stat")).ok()?;
@@ -76,16 +88,38 @@ pub(crate) fn group(process: Pid) -> Option<i32> {
 
 /// Waits for a process that is about to end, or fails.
 pub(crate) fn wait_for_end(process: Pid) {
-    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return };
-    let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
-    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience));
-    assert_eq!(ended, Ok(1), "process {process} was left behind");
+    assert!(has_ended_within(process, PATIENCE), "process {process} was left behind");
 }
 
-/// The children of a process.
+/// Waits for a process that is about to end, or that has just been started as a spare supervisor;
+/// or fails.
+pub(crate) fn wait_for_end_or_spare(process: Pid) {
+    let step = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    for _ in 0..200 {
+        if is_spare_supervisor(process) || has_ended_within(process, step) {
+            return;
+        }
+    }
+    panic!("process {process} was left behind");
+}
+
+const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
+fn has_ended_within(process: Pid, patience: Timespec) -> bool {
+    let Ok(handle) = pidfd_open(process, PidfdFlags::empty()) else { return true };
+    poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience)) == Ok(1)
+}
+
+/// The children of a process, which must be there.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    assert!(Path::new(&entry(parent, "task")).exists(), "process {parent} has ended");
+    listed_children(parent)
+}
+
+/// The children of a process; none if it has ended.
+fn listed_children(parent: Pid) -> Vec<Pid> {
     let mut children = Vec::new();
-    for task in fs::read_dir(entry(parent, "task")).expect("procfs").flatten() {
+    for task in fs::read_dir(entry(parent, "task")).into_iter().flatten().flatten() {
         let listed = fs::read_to_string(task.path().join("children")).unwrap_or_default();
         children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }

@@ -18,7 +18,9 @@ use tempfile::TempDir;
 use tokio::sync::{oneshot, watch as notice};
 
 use super::client::Client;
-use super::processes::{family, is_sweeper, wait_for_end};
+use super::processes::{
+    children, family, is_spare_supervisor, is_sweeper, wait_for_end, wait_for_end_or_spare,
+};
 use super::upstream::Upstream;
 use super::watch;
 
@@ -126,17 +128,35 @@ impl Server {
         kill_process(self.pid(), Signal::HUP).expect("our child is there");
     }
 
-    /// Waits until the server has no child processes, but for the one that waits for its end.
+    /// Waits until the server has no child processes, but for the one that waits for its end, and
+    /// for the supervisors that wait for the next command: one at the most in and outside of
+    /// bubblewrap.
     pub(crate) async fn no_children(&self) {
         let marks = (self.pid(), self.home.path().to_owned());
         let ended = tokio::task::spawn_blocking(move || {
-            for process in family(marks.0, &marks.1) {
-                if process != marks.0 && !is_sweeper(process) {
-                    wait_for_end(process);
-                }
-            }
+            let others = family(marks.0, &marks.1).into_iter().filter(|it| *it != marks.0);
+            let others: Vec<Pid> = others.filter(|process| !is_sweeper(*process)).collect();
+            others.iter().copied().for_each(wait_for_end_or_spare);
+            let own = children(marks.0);
+            let spares = own.into_iter().filter(|process| is_spare_supervisor(*process));
+            assert!(spares.count() <= 2, "more supervisors wait than are ever of use");
         });
         watch("the tools' processes to end", ended).await.expect("no panic");
+    }
+
+    /// Waits until the server has started a supervisor for the next command.
+    pub(crate) async fn spare_supervisor(&self) -> Pid {
+        let server = self.pid();
+        let find = move || children(server).into_iter().find(|it| is_spare_supervisor(*it));
+        let started = async {
+            loop {
+                if let Some(spare) = find() {
+                    return spare;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        watch("a spare supervisor", started).await
     }
 
     /// Stops the server and returns its exit status. The log is complete then.

@@ -36,7 +36,7 @@ pub(super) fn arguments(confinement: &Confinement, is_root: bool) -> Vec<OsStrin
     for mount in mounts(confinement) {
         list.mount(mount);
     }
-    list.add(["--remount-ro", "/", "--"]);
+    list.add(["--remount-ro", "/"]);
     list.list
 }
 

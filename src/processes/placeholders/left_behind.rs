@@ -56,6 +56,12 @@ struct Notes {
     _alive: OwnedFd,
 }
 
+/// Whether what this process starts now inherits the pipe by which the sweeper sees the end of
+/// the last supervisor.
+pub(in crate::processes) fn is_watched() -> bool {
+    sync::lock(&NOTES).is_some()
+}
+
 impl Sweeper {
     /// Removes what an earlier server has left. `program` is our own binary.
     pub(in crate::processes) fn new(list: Option<PathBuf>, program: &Path) -> Self {

@@ -3,11 +3,15 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{self, Pid, Signal};
 
 use super::MAX_PROCESSES;
+use crate::processes::kernel::{self, Fork};
 use crate::processes::tree;
 
 /// Before the number of the process that made it.
@@ -30,6 +34,13 @@ impl ControlGroup {
         // Where the controller is on, the kernel itself counts.
         _ = fs::write(group.0.join("pids.max"), MAX_PROCESSES.to_string());
         group.0.join("cgroup.kill").exists().then_some(group)
+    }
+
+    /// Forks a child that begins in it. An older kernel cannot do that.
+    pub(super) fn fork(&self) -> io::Result<Fork> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(&self.0, flags, Mode::empty())?;
+        kernel::fork_into_group(directory.as_fd())
     }
 
     /// Moves this process into it, and so all that it starts.
@@ -67,22 +78,37 @@ pub(crate) fn remove_abandoned_control_groups() {
     }
 }
 
-/// The group of this process.
-fn parent() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    own_group(&mounts, &groups)
+/// Where control groups of version 2 are mounted. The table of mounts takes longer to read than
+/// a group to make.
+static MOUNT: OnceLock<Option<PathBuf>> = OnceLock::new();
+
+/// Finds out where control groups are mounted. Called while there is time, before there is a
+/// command.
+pub(super) fn find_mount() -> Option<&'static Path> {
+    let found = MOUNT.get_or_init(|| mount_in(&fs::read_to_string("/proc/self/mountinfo").ok()?));
+    found.as_deref()
 }
 
-/// Where the group of this process lies, from the tables of mounts and groups.
-fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
+/// The group of this process.
+fn parent() -> Option<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    own_group(find_mount()?, &groups)
+}
+
+/// Where control groups of version 2 are mounted, from the table of mounts.
+fn mount_in(mounts: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
         let is_second = kind.split(' ').next() == Some("cgroup2");
         place.split(' ').nth(4).filter(|_| is_second)
     })?;
+    Some(PathBuf::from(mount))
+}
+
+/// Where the group of this process lies, from the table of its groups.
+fn own_group(mount: &Path, groups: &str) -> Option<PathBuf> {
     let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(Path::new(mount).join(group.trim_start_matches('/')))
+    Some(mount.join(group.trim_start_matches('/')))
 }
 
 #[cfg(test)]
@@ -139,11 +165,12 @@ mod tests {
         let mounts = "24 1 0:21 / /sys rw - sysfs sysfs rw\n\
             30 24 0:26 / /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n\
             31 24 0:27 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
-        let own = |groups: &str| own_group(mounts, groups);
+        let mount = mount_in(mounts).unwrap();
+        let own = |groups: &str| own_group(&mount, groups);
         assert_eq!(own("9:pids:/x\n0::/\n"), Some("/sys/fs/cgroup/".into()));
         let service = Some("/sys/fs/cgroup/system.slice/toolhand.service".into());
         assert_eq!(own("0::/system.slice/toolhand.service\n"), service);
         assert_eq!(own("9:pids:/x\n"), None);
-        assert_eq!(own_group("24 1 0:21 / /sys rw - sysfs sysfs rw\n", "0::/\n"), None);
+        assert_eq!(mount_in("24 1 0:21 / /sys rw - sysfs sysfs rw\n"), None);
     }
 }

@@ -37,8 +37,8 @@ impl Crowd {
     /// Landlock this process gives up signalling any but its descendants.
     pub(super) fn new(confinement: Option<&Confinement>) -> Self {
         let is_alone = match confinement.map(|confinement| confinement.level) {
-            // The monitor is the first process of a namespace.
-            Some(Level::Bwrap) => process::getppid() == Some(Pid::INIT),
+            // This is the first process of a namespace.
+            Some(Level::Bwrap) => process::getpid() == Pid::INIT,
             Some(Level::Landlock) => scope_signals() && !can_signal_monitor(),
             None => false,
         };

@@ -43,11 +43,15 @@ pub(super) fn start(
     let handover = handover.transpose().map_err(|error| (LaunchStep::Confine, error))?;
     let execute = |error: io::Error| (LaunchStep::Execute, error);
     let (outcome, report) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| execute(error.into()))?;
-    match kernel::fork_sharing_directory().map_err(execute)? {
+    let forked = group.and_then(|group| group.fork().ok());
+    let is_inside_group = forked.is_some();
+    match forked.map_or_else(kernel::fork_sharing_directory, Ok).map_err(execute)? {
         Fork::Child => {
             let to_parent = handover.map(|(to_parent, _)| to_parent);
-            // Outside of it the command runs all the same, and is ended process by process.
-            _ = group.map(ControlGroup::enter);
+            if let Some(group) = group.filter(|_| !is_inside_group) {
+                // Outside of it the command runs all the same, and is ended process by process.
+                _ = group.enter();
+            }
             let (step, error) = become_command(job, confinement, to_parent);
             // If this write fails too, the parent sees a started command that exits.
             _ = File::from(report).write_all(&failure(step, &error));

@@ -57,16 +57,19 @@ struct Reaper {
     is_limited: bool,
 }
 
+/// A new session has no terminal. The command leads only a process group in it, so it can
+/// never get one. The monitor cannot begin one: it leads its process group.
+pub(super) fn begin_session() -> io::Result<()> {
+    process::setsid()?;
+    Ok(process::set_child_subreaper(Some(process::getpid()))?)
+}
+
 pub(super) fn run(
     job: Job,
     orders: BufReader<UnixStream>,
     mut reports: UnixStream,
     is_limited: bool,
 ) -> io::Result<()> {
-    // A new session has no terminal. The command leads only a process group in it, so it can
-    // never get one. The monitor cannot begin one: it leads its process group.
-    process::setsid()?;
-    process::set_child_subreaper(Some(process::getpid()))?;
     let crowd = Crowd::new(job.confinement.as_ref());
     let (command, started_in) = match start(&job, &crowd) {
         Ok(started) => started,
@@ -88,8 +91,9 @@ pub(super) fn run(
         // It mostly sleeps.
         _ = kernel::run_before_others();
     }
+    // Dropped before the end, for that comes without destructors: the server waits for it.
     Reaper { events, reports, started_in, has_ended: false, memory, crowd, is_limited }.watch();
-    Ok(())
+    kernel::exit_now(0)
 }
 
 fn start(job: &Job, crowd: &Crowd) -> Result<(Pid, OsString), (LaunchStep, io::Error)> {
