@@ -28,7 +28,7 @@ const LOOKS: &str = r#"
     umask; pwd; trap; nice; echo "$- $0 $#"
     cat /proc/self/oom_score_adj /proc/self/coredump_filter
     sed -E 's/toolhand-[0-9]+/toolhand-N/' /proc/$$/cgroup
-    grep -E '^(Umask|Uid|Gid|Groups|NoNewPrivs|Seccomp|Seccomp_filters|Cap.*|Sig(Blk|Ign|Cgt)):' /proc/$$/status
+    grep -E '^(Umask|Uid|Gid|Groups|NoNewPrivs|Seccomp|Seccomp_filters|Cap.*|Sig(Blk|Ign|Cgt)):' /proc/self/status
     for fd in /proc/$$/fd/*; do
         [ -e $fd ] && echo "${fd##*/} $(readlink $fd | tr -d 0-9)"
     done
