@@ -277,6 +277,7 @@ impl Driver {
             TurnEffect::Decide(position, decision) => {
                 return EffectOutcome::Started(self.calls.decide(position, decision));
             }
+            TurnEffect::Denied(call) => self.calls.denied(call),
             TurnEffect::ResumeAgent(position, resumption) => {
                 return EffectOutcome::Started(self.calls.resume_agent(position, resumption));
             }

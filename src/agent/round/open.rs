@@ -121,6 +121,11 @@ impl Round {
         calls.filter(|(call, _)| !matches!(call.progress, Progress::Dropped))
     }
 
+    /// The id by which a call is judged.
+    pub(in crate::agent) fn call_id(&self, slot: usize) -> Option<String> {
+        self.assembler.calls().get(slot).map(|call| call.id.clone())
+    }
+
     /// The record of the intent to run a call, if it has an effect or a person allowed it.
     pub(in crate::agent) fn intent(
         &mut self,

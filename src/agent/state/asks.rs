@@ -10,7 +10,7 @@ use crate::agent::beginning::{AskingChannel, Decided};
 use crate::agent::events::TurnEvent;
 use crate::agent::presenting::{Presented, present};
 use crate::agent::record::{Asked, Entry, OpenRound, ShownQuestion};
-use crate::execution::ask::{About, Ask, NoAnswer};
+use crate::execution::ask::{About, Ask, Decision, NoAnswer};
 use crate::execution::pipeline::ToolResult;
 use crate::execution::schedule::Position;
 use crate::ids::ApprovalId;
@@ -107,10 +107,18 @@ impl TurnState {
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
         });
+        effects.extend(self.denied(slot, &decision));
         if is_judged {
             self.asks.was_decided(asked);
             effects.push(TurnEffect::Decide(slot, decision));
         }
+    }
+
+    /// Ends the wait for an answer about what commands have left, if the person was shown that.
+    pub(super) fn denied(&self, slot: usize, decision: &Decision) -> Option<TurnEffect> {
+        let may_wait = self.start.pipeline.permissions.waits_on_finds();
+        let is_denied = may_wait && matches!(decision, Decision::Deny { .. });
+        is_denied.then(|| self.round.call_id(slot)).flatten().map(TurnEffect::Denied)
     }
 
     /// Called when every effect is carried out, and every call that may start has started.

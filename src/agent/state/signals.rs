@@ -133,6 +133,8 @@ pub(crate) enum TurnEffect {
     JudgeAhead(Vec<Position>),
     /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
     Decide(Position, Decision),
+    /// A person has denied the call with this id, which is not judged again.
+    Denied(String),
     /// Runs a call once more, whose agent goes on with these decisions.
     ResumeAgent(Position, Resumption),
     /// Runs a call that was permitted, when this entry is committed.
