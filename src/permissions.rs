@@ -24,7 +24,7 @@ pub(crate) use self::kept_grants::{GrantHolder, KeepError, KeptGrant, KeptGrants
 pub(crate) use self::kind::AccessKind;
 pub(crate) use self::live_rules::RulesInForce;
 pub(crate) use self::mode::{Mode, ModeError};
-pub(crate) use self::opened_command::{CommandLine, OpenedCommand};
+pub(crate) use self::opened_command::{CommandLine, Lacked, OpenedCommand};
 pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::sandbox_effects::SandboxEffect;
 pub(crate) use self::scope::SearchScope;
@@ -104,8 +104,8 @@ pub(crate) enum AccessRequest {
         directory: PathBuf,
         /// Not in the sandbox, where one holds.
         outside_sandbox: bool,
-        /// It failed when it was confined to reading.
-        may_write: bool,
+        /// Why it failed when nobody had approved it.
+        lacked: Option<Lacked>,
     },
     /// Uses what has this name: starts an agent of this type, or follows a skill.
     Named(String),
@@ -722,12 +722,12 @@ impl Permissions {
             AccessRequest::Write(path) => {
                 Access::Write(Arc::new(found(self.resolve_file(&path)?)?))
             }
-            AccessRequest::Command { line, directory, outside_sandbox, may_write } => {
+            AccessRequest::Command { line, directory, outside_sandbox, lacked } => {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
                     real.map_or_else(|_| directory.clone(), |real| real.real_path().to_owned());
                 let command_line =
-                    CommandLine { line, directory, real_directory, outside_sandbox, may_write };
+                    CommandLine { line, directory, real_directory, outside_sandbox, lacked };
                 Access::Command(Box::new(self.open_command(tool, command_line)))
             }
             AccessRequest::Named(name) => Access::Named(name),

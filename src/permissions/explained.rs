@@ -44,12 +44,8 @@ impl Permissions {
         let tool = tool.to_owned();
         let explain = move |current: Self| {
             let directory = current.workspace.root().to_owned();
-            let request = AccessRequest::Command {
-                line,
-                directory,
-                outside_sandbox: false,
-                may_write: false,
-            };
+            let request =
+                AccessRequest::Command { line, directory, outside_sandbox: false, lacked: None };
             let access = current.open(&tool, request)?;
             Ok(current.explained(&tool, &access))
         };

@@ -55,7 +55,7 @@ pub fn judging(
                         line,
                         directory,
                         outside_sandbox: false,
-                        may_write: false,
+                        lacked: None,
                     },
                 )
             }

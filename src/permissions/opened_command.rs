@@ -38,8 +38,17 @@ pub(crate) struct CommandLine {
     pub(crate) real_directory: PathBuf,
     /// Whether it is to run outside of the sandbox, where one holds.
     pub(crate) outside_sandbox: bool,
-    /// Whether it failed when it was confined to reading, and so counts as one that may write.
-    pub(crate) may_write: bool,
+    /// Why it failed when nobody had approved it.
+    pub(crate) lacked: Option<Lacked>,
+}
+
+/// What a command did without because nobody had approved it, and failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacked {
+    /// It was confined to reading. It counts as one that may write.
+    Writing,
+    /// A file was closed to it that may hold secrets.
+    Secrets,
 }
 
 /// A command with what is known of it.
@@ -74,6 +83,8 @@ pub(super) struct CommandAnalysis {
     /// What the words of programs that are not known may name.
     pub(super) possible_files: Vec<PathBuf>,
     pub(super) outside_sandbox: bool,
+    /// Whether it failed because what may hold secrets was closed to it.
+    pub(super) needs_secrets: bool,
 }
 
 /// Where commands run.
@@ -93,9 +104,10 @@ impl OpenedCommand {
     /// Reads the disk, and parses for up to 50 ms.
     pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
         let mut analysis = CommandAnalysis::new(&command_line, surroundings);
-        if command_line.may_write {
+        if command_line.lacked.is_some() {
             analysis.reading = Reading::unknown("", "it failed when it was confined to reading");
         }
+        analysis.needs_secrets = command_line.lacked == Some(Lacked::Secrets);
         if command_line.outside_sandbox {
             analysis.outside_sandbox = true;
             analysis.risks.insert(0, Risk::outside_sandbox());
@@ -256,6 +268,7 @@ impl CommandAnalysis {
             unseen: None,
             possible_files: Vec::new(),
             outside_sandbox: false,
+            needs_secrets: false,
         }
     }
 

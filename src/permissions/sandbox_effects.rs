@@ -273,7 +273,7 @@ mod tests {
                 directory: self.path("ws"),
                 real_directory: self.path("ws"),
                 outside_sandbox: false,
-                may_write: false,
+                lacked: None,
             };
             let opened = OpenedCommand::open(command_line, surroundings);
             let effects = effects(opened.analysis(), &self.confinement(), &self.further);

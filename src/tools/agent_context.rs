@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-pub(crate) use self::failed_readers::FailedReaders;
+pub(crate) use self::failed_commands::FailedCommands;
 use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
 use super::todos::{SavedTodos, TodoList};
@@ -12,7 +12,7 @@ use crate::files::watcher::Marks;
 use crate::ids::AgentId;
 use crate::sync;
 
-mod failed_readers;
+mod failed_commands;
 
 /// What the calls of one agent share. A session has one for its main agent, and one for each
 /// subagent while it runs.
@@ -28,8 +28,8 @@ pub(crate) struct AgentContext {
     pub(crate) known_tasks: KnownTasks,
     /// What it has planned to do.
     pub(crate) todos: TodoList,
-    /// The commands that need more than to read.
-    pub(crate) failed_readers: FailedReaders,
+    /// The commands that failed for want of an approval.
+    pub(crate) failed_commands: FailedCommands,
 }
 
 /// Which subagent it is.
@@ -52,7 +52,7 @@ impl AgentContext {
             read_state,
             known_tasks: KnownTasks::default(),
             todos: TodoList::default(),
-            failed_readers: FailedReaders::default(),
+            failed_commands: FailedCommands::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl AgentContext {
             read_state: self.read_state.copied(),
             known_tasks: KnownTasks::default(),
             todos: TodoList::default(),
-            failed_readers: FailedReaders::default(),
+            failed_commands: FailedCommands::default(),
         }
     }
 

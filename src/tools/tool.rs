@@ -465,10 +465,10 @@ pub(crate) mod test_support {
                     SearchLimits::default(),
                 )),
                 AccessRequest::Write(path) => Access::Write(Arc::new(resolve(path)?)),
-                AccessRequest::Command { line, directory, outside_sandbox, may_write } => {
+                AccessRequest::Command { line, directory, outside_sandbox, lacked } => {
                     let real_directory = directory.clone();
                     let command_line =
-                        CommandLine { line, directory, real_directory, outside_sandbox, may_write };
+                        CommandLine { line, directory, real_directory, outside_sandbox, lacked };
                     let workspace = Arc::clone(&root);
                     Access::Command(Box::new(OpenedCommand::for_test(command_line, workspace)))
                 }

@@ -1,7 +1,7 @@
 //! What a person is told that the sandbox does to a command, and the model that it did.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -139,4 +139,63 @@ async fn a_command_outside_says_so_and_nothing_of_the_sandbox() {
         let (_, _, answer) = told(&server, &upstream, &bash(NOTE)).await;
         assert!(answer.contains("`dangerouslyDisableSandbox` asks a person"), "{answer}");
     }
+}
+
+fn init(directory: &Path) {
+    let mut git = std::process::Command::new("git");
+    let status = git.args(["init", "-q"]).current_dir(directory).status();
+    assert!(status.expect("git").success());
+}
+
+/// git stages all files, and one of them is closed to what nobody has approved.
+#[tokio::test]
+async fn a_command_that_met_a_secret_is_asked_about_when_it_comes_again() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream, "bwrap").config("sandbox.auto_allow", "true");
+    let builder = builder.file(".env", "KEY=hidden\n");
+    let Some(server) = at_level(builder, "bwrap").await else { return };
+    init(&server.workspace());
+    let mut talk = Talk::new(server.client());
+    let line = bash("git add -A; git status --short");
+    upstream.round(calls(&[("c", "Bash", line.clone())]));
+    upstream.round(says("Done."));
+    assert_eq!(talk.say("Stage it.").await, "Done.");
+    let answer = tool_answers(&upstream.requests().pop().expect("a request")).concat();
+    assert!(answer.contains("/.env to commands that nobody has approved"), "{answer}");
+    assert!(answer.contains("run exactly the same command again"), "{answer}");
+
+    upstream.round(calls(&[("d", "Bash", line)]));
+    let question = talk.say("Again.").await;
+    assert!(question.contains("needs your approval"), "{question}");
+    upstream.round(says("Done."));
+    assert_eq!(talk.say("1").await, "Done.");
+    let answer = tool_answers(&upstream.requests().pop().expect("a request")).pop();
+    let answer = answer.expect("an answer");
+    assert!(answer.contains("A  .env") && !answer.contains("closes"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_kept_settings_file_is_told_and_so_is_a_repository_above() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream, "bwrap").config("sandbox.auto_allow", "true");
+    let Some(server) = at_level(builder, "bwrap").await else { return };
+    let client = server.client();
+    let told = async |line: &str| {
+        upstream.round(calls(&[("c", "Bash", bash(line))]));
+        upstream.round(says("Done."));
+        let mut talk = Talk::new(client.clone());
+        assert_eq!(talk.say("Do it.").await, "Done.");
+        tool_answers(&upstream.requests().pop().expect("a request")).concat()
+    };
+    let workspace = server.workspace().canonicalize().expect("a workspace");
+    let above = workspace.parent().expect("a directory");
+    fs::create_dir(above.join(".git")).expect("a directory");
+    let answer = told("git log").await;
+    let expected = format!("the repository of the workspace begins at {}", above.display());
+    assert!(answer.contains(&expected), "{answer}");
+
+    init(&workspace);
+    let answer = told("git config user.name other").await;
+    let kept = format!("the sandbox keeps {}/.git/config as it is", workspace.display());
+    assert!(answer.contains(&kept), "{answer}");
 }

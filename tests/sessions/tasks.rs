@@ -41,13 +41,26 @@ impl<'a> Talk<'a> {
         answers_in(&last).pop().expect("an answer")
     }
 
-    /// Starts a task that runs until it is ended, and returns its id.
+    /// Starts a task that runs until it is ended, and returns its id once it has begun.
     async fn start(&mut self) -> String {
         let command = "echo begun; trap '' TERM; while :; do env sleep 1000; done";
         let arguments = json!({ "command": command, "run_in_background": true });
         let started = self.call("Bash", arguments).await;
         let id = started.lines().next().and_then(|line| line.rsplit(' ').next());
-        id.expect("an id").to_owned()
+        let id = id.expect("an id").to_owned();
+        while !self.output_of(&id).await.contains("begun") {
+            tokio::task::yield_now().await;
+        }
+        id
+    }
+
+    /// What is in the file of a task's output.
+    async fn output_of(&self, id: &str) -> String {
+        let tasks = self.tasks().await;
+        let mut tasks = tasks.as_array().into_iter().flatten();
+        let task = tasks.find(|task| task["id"] == id);
+        let path = task.and_then(|task| task["output_path"].as_str());
+        path.map(|path| fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
     }
 
     /// Another continuation of the conversation so far.

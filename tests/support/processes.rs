@@ -71,13 +71,17 @@ pub(crate) fn is_sweeper(process: Pid) -> bool {
 /// Whether the process is of a supervisor that the server has started ahead of the next command:
 /// one that waits for a job, or a monitor or a bubblewrap that has started nothing else.
 pub(crate) fn is_spare_supervisor(process: Pid) -> bool {
-    let line = fs::read(entry(process, "cmdline")).unwrap_or_default();
-    let is_supervisor = line.split(|byte| *byte == 0).any(|argument| argument == b"__supervise");
     let name = |process| fs::read_to_string(entry(process, "comm")).unwrap_or_default();
     let waits = |process| name(process) == "toolhand-idle\n";
     let children = listed_children(process);
     let has_begun = children.is_empty() && name(process) == "toolhand-run\n";
-    is_supervisor && (waits(process) || children.into_iter().all(waits) && !has_begun)
+    is_supervisor(process) && (waits(process) || children.into_iter().all(waits) && !has_begun)
+}
+
+/// Whether the process supervises a command, or waits for one, or is the bubblewrap around it.
+pub(crate) fn is_supervisor(process: Pid) -> bool {
+    let line = fs::read(entry(process, "cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == b"__supervise")
 }
 
 /// The process group of a process; `None` if it has ended.

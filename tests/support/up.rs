@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::kept;
-use super::processes::{children, family, wait_for_end};
+use super::processes::{children, family, is_supervisor, wait_for_end};
 use super::pseudo_terminal::PseudoTerminal;
 
 use crate::support::sync;
@@ -134,7 +134,7 @@ impl Up {
     /// ended.
     pub(crate) fn end_litellm(&mut self) -> Option<ExitStatus> {
         let up = Pid::from_child(self.child.as_ref()?);
-        let [litellm] = children(up)[..] else { panic!("LiteLLM is the one child") };
+        let [litellm] = started_by(up)[..] else { panic!("LiteLLM is the one child") };
         self.end_by(litellm, Signal::KILL)
     }
 
@@ -151,10 +151,15 @@ impl Up {
     /// The processes of LiteLLM: the child of `up`, and its workers.
     pub(crate) fn litellm(&self) -> Vec<Pid> {
         let Some(up) = self.child.as_ref().map(Pid::from_child) else { return Vec::new() };
-        let own = children(up);
+        let own = started_by(up);
         let workers = own.iter().flat_map(|process| children(*process)).collect::<Vec<_>>();
         own.into_iter().chain(workers).collect()
     }
+}
+
+/// The children of `up` but the supervisors of its commands.
+fn started_by(up: Pid) -> Vec<Pid> {
+    children(up).into_iter().filter(|process| !is_supervisor(*process)).collect()
 }
 
 impl Drop for Up {

@@ -118,6 +118,7 @@ impl Policy {
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained = self.auto_allow
             && self.left_behind.is_none()
+            && !command.needs_secrets
             && level == Some(Level::Bwrap)
             && unheld(command).is_none()
             && !self.may_write_denied(tool, command);

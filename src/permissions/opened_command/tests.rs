@@ -127,7 +127,7 @@ impl Ground {
             line,
             directory: self.path("ws"),
             outside_sandbox: self.outside_sandbox,
-            may_write: false,
+            lacked: None,
         };
         let permissions = self.permissions();
         let grants = Grants::default();
@@ -710,7 +710,7 @@ async fn consent_to_leave_the_sandbox_is_for_one_call() {
         let directory = ground.path("ws");
         let outside_sandbox = ground.outside_sandbox;
         let line = "make".to_owned();
-        let request = AccessRequest::Command { line, directory, outside_sandbox, may_write: false };
+        let request = AccessRequest::Command { line, directory, outside_sandbox, lacked: None };
         let (permissions, grants) = (ground.permissions(), Grants::default());
         let judged = permissions.judge("Bash", AccessKind::Command, request, &grants).await;
         match judged.unwrap() {

@@ -67,7 +67,7 @@ impl Ground {
                         line,
                         directory,
                         outside_sandbox: false,
-                        may_write: false,
+                        lacked: None,
                     },
                 )
             }

@@ -3,10 +3,12 @@
 mod answer;
 mod last_command;
 mod launch;
+mod masked_paths;
 mod preview;
 mod profile;
 mod quiet_git;
 mod read_file;
+mod repository_above;
 mod sandbox_notes;
 
 use std::ffi::OsString;
@@ -211,7 +213,7 @@ impl Tool for Bash {
     fn access_request(&self, input: &BashInput, context: &CallContext) -> AccessRequest {
         let directory = context.agent.working_dir();
         AccessRequest::Command {
-            may_write: context.agent.failed_readers.contains(&input.command, &directory),
+            lacked: context.agent.failed_commands.lacked(&input.command, &directory),
             line: input.command.clone(),
             directory,
             outside_sandbox: input.outside_sandbox == Some(true),
@@ -289,6 +291,7 @@ impl Tool for Bash {
             notes,
             has_tasks: self.has_tasks(&context),
             may_escape: self.escape,
+            is_unapproved: permit.is_unapproved(),
         };
         if is_for_background { launch.in_background().await } else { launch.in_foreground().await }
     }

@@ -75,7 +75,7 @@ async fn outcome(ground: &Ground, permissions: &Permissions, line: &str) -> Outc
         line: line.to_owned(),
         directory: ground.path("ws"),
         outside_sandbox: false,
-        may_write: false,
+        lacked: None,
     };
     let judged = permissions.judge("Bash", AccessKind::Command, request, &Grants::default()).await;
     match judged {

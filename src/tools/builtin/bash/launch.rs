@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Call};
 use super::read_file::ReadFile;
+use super::repository_above;
 use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
-use crate::permissions::OpenedCommand;
+use crate::permissions::{Lacked, OpenedCommand};
 use crate::processes::sandbox::{Confined, WorkspaceWatch};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
@@ -49,6 +50,8 @@ pub(super) struct Launch<'a> {
     pub(super) has_tasks: bool,
     /// Whether the model may ask for a command outside of the sandbox.
     pub(super) may_escape: bool,
+    /// Whether nobody has approved the command.
+    pub(super) is_unapproved: bool,
 }
 
 impl Launch<'_> {
@@ -85,6 +88,7 @@ impl Launch<'_> {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
         notes.extend(self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.line())));
+        notes.extend(self.repository_above(&finished).await);
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
         let end = self.end();
         let (more, left_behind) = end.notes(IsTold::ByEvent).await;
@@ -212,19 +216,35 @@ impl Launch<'_> {
 
     /// What to remember should the command fail because of it; `None` if it may write.
     fn failed_reader(&self) -> Option<ConfinedReader> {
+        self.reads_only().then(|| ConfinedReader(self.repeatable()))
+    }
+
+    fn repeatable(&self) -> RepeatableCommand {
         let command_line = &self.permitted.command_line;
-        self.reads_only().then(|| ConfinedReader {
+        RepeatableCommand {
             agent: Arc::clone(&self.context.agent),
             line: command_line.line.clone(),
             directory: command_line.directory.clone(),
-        })
+        }
     }
 
     /// What to tell of the sandbox; `None` if there is none, or none in which it may write.
     fn sandbox_notes(&self) -> Option<SandboxNotes> {
         let confinement = self.command.confinement.clone().filter(|_| !self.reads_only())?;
         let (may_escape, connects) = (self.may_escape, self.permitted.connects());
-        Some(SandboxNotes { confinement, may_escape, connects })
+        let directory = self.command.directory.clone();
+        let unapproved = self.is_unapproved.then(|| self.repeatable());
+        Some(SandboxNotes { confinement, may_escape, connects, directory, unapproved })
+    }
+
+    /// Where the repository is that git has missed because the sandbox does not show it.
+    async fn repository_above(&self, finished: &Finished) -> Option<String> {
+        let is_confined = self.command.confinement.is_some();
+        if !is_confined || !repository_above::is_missed(finished) {
+            return None;
+        }
+        let root = self.permitted.workspace.root().to_owned();
+        FILES.run(move || repository_above::note(&root)).await.ok().flatten()
     }
 
     fn end(&mut self) -> CommandEnd {
@@ -255,10 +275,19 @@ async fn ended(running: &mut Running, cancelled: &CancellationToken) -> Result<F
 }
 
 /// A command that is confined to reading.
-struct ConfinedReader {
+struct ConfinedReader(RepeatableCommand);
+
+/// A command that may be asked about when it comes again.
+pub(super) struct RepeatableCommand {
     agent: Arc<AgentContext>,
     line: String,
     directory: PathBuf,
+}
+
+impl RepeatableCommand {
+    pub(super) fn remember(&self, lacked: Lacked) {
+        self.agent.failed_commands.remember(&self.line, &self.directory, lacked);
+    }
 }
 
 impl ConfinedReader {
@@ -268,7 +297,7 @@ impl ConfinedReader {
         if !answer::failed_to_write(finished) {
             return None;
         }
-        self.agent.failed_readers.remember(&self.line, &self.directory);
+        self.0.remember(Lacked::Writing);
         Some(answer::CONFINED_TO_READING.to_owned())
     }
 }

@@ -103,7 +103,7 @@ mod tests {
             directory: "/w".into(),
             real_directory: "/w".into(),
             outside_sandbox: false,
-            may_write: false,
+            lacked: None,
         }
     }
 

@@ -2,10 +2,13 @@
 //! it does not try the same again.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::answer::{MAX_CHARACTERS, has_failed};
+use super::launch::RepeatableCommand;
+use super::masked_paths::MaskedPaths;
+use crate::permissions::Lacked;
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;
 use crate::processes::{DroppedPaths, EndCause, Finished};
@@ -59,23 +62,39 @@ pub(super) struct SandboxNotes {
     pub(super) may_escape: bool,
     /// Whether a program of the command is made to connect to other machines.
     pub(super) connects: bool,
+    /// Where the command began.
+    pub(super) directory: PathBuf,
+    /// `None`: somebody has approved the command.
+    pub(super) unapproved: Option<RepeatableCommand>,
 }
 
 impl SandboxNotes {
-    /// One line each for what was dropped, not written, and not reached. Says what the sandbox
+    /// One line each for what was dropped, closed, kept, not written, and not reached. Says what the sandbox
     /// does, and not that this is why the command failed, which nobody can know.
     pub(super) fn of(&self, finished: &Finished, command: &str) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         notes.extend(self.dropped(&finished.dropped));
         // In a pipe a failure is not seen.
         let has_failed = has_failed(command, finished) || finished.cause == EndCause::TimedOut;
-        if has_failed || self.connects {
+        let has_masks = !self.confinement.masks.is_empty();
+        if has_failed || self.connects || has_masks {
             let shown = finished.output.so_far().0.shown(MAX_CHARACTERS);
             let output = [shown.head, shown.tail].concat();
+            notes.extend(self.masked(&output));
             notes.extend(self.not_written(&output).filter(|_| has_failed));
-            notes.extend(self.not_connected(&output));
+            notes.extend(self.not_connected(&output).filter(|_| has_failed || self.connects));
         }
         notes
+    }
+
+    /// What was closed to it or kept from it. A command that nobody has approved is asked about when
+    /// it comes again.
+    fn masked(&self, output: &str) -> Vec<String> {
+        let met = MaskedPaths::met(output, &self.confinement, &self.directory);
+        if let Some(unapproved) = self.unapproved.as_ref().filter(|_| met.closed.is_some()) {
+            unapproved.remember(Lacked::Secrets);
+        }
+        met.notes(self.unapproved.is_none())
     }
 
     fn dropped(&self, dropped: &DroppedPaths) -> Option<String> {
@@ -245,7 +264,13 @@ mod tests {
             masks: Vec::new(),
             mounted: Vec::new(),
         };
-        SandboxNotes { confinement: Arc::new(confinement), may_escape, connects: false }
+        SandboxNotes {
+            confinement: Arc::new(confinement),
+            may_escape,
+            connects: false,
+            directory: "/w".into(),
+            unapproved: None,
+        }
     }
 
     fn usual(level: Level) -> SandboxNotes {

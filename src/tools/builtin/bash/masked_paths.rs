@@ -1,0 +1,166 @@
+//! Recognises in the output of a command that it met a file which the sandbox closes or keeps as
+//! it is, and says how the model gets there: programs tell a mask in words that mislead.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::processes::confinement::{Confinement, MaskKind};
+use crate::text::printable;
+
+/// How many lines of the end of the output are looked at.
+const LAST_LINES: usize = 60;
+
+/// What programs say, in lower case, of a file that is closed.
+const NOT_READ: [&str; 2] = ["permission denied", "eacces"];
+
+/// What they say of one that is mounted read-only: it can be neither written nor replaced.
+const NOT_CHANGED: [&str; 4] =
+    ["read-only file system", "erofs", "device or resource busy", "ebusy"];
+
+/// What ends a path in a message, besides blanks.
+const PATH_ENDS: &str = "'\"`‘’“”:;,()[]{}<>|=";
+
+/// The first path of each kind that the end of the output names as refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MaskedPaths {
+    pub(super) closed: Option<PathBuf>,
+    pub(super) kept: Option<PathBuf>,
+}
+
+impl MaskedPaths {
+    /// `directory` is where the command began.
+    pub(super) fn met(output: &str, confinement: &Confinement, directory: &Path) -> Self {
+        let mut lines: Vec<&str> = output.lines().rev().take(LAST_LINES).collect();
+        lines.reverse();
+        let met = |kind, words: &[&str]| {
+            let refused = lines.iter().filter(|line| says(line, words));
+            let mut paths = refused.flat_map(|line| paths_in(line, directory));
+            paths.find(|path| is_masked(confinement, path, kind))
+        };
+        Self {
+            closed: met(MaskKind::Closed, &NOT_READ),
+            kept: met(MaskKind::ReadOnly, &NOT_CHANGED),
+        }
+    }
+
+    /// A line for each.
+    pub(super) fn notes(&self, is_approved: bool) -> Vec<String> {
+        let closed = self.closed.as_deref().map(|path| closed(&shown(path), is_approved));
+        let kept = self.kept.as_deref().map(|path| kept(&shown(path)));
+        closed.into_iter().chain(kept).collect()
+    }
+}
+
+fn closed(path: &str, is_approved: bool) -> String {
+    if is_approved {
+        return format!("(the sandbox closes {path} to every command: a rule denies to read it)");
+    }
+    format!(
+        "(the sandbox closes {path} to commands that nobody has approved: it may hold secrets. If \
+         the command has to read it, run exactly the same command again: that asks a person)"
+    )
+}
+
+fn kept(path: &str) -> String {
+    format!(
+        "(the sandbox keeps {path} as it is: other programs obey it, or a rule denies to change it. \
+         Edit and Write ask a person for such a file)"
+    )
+}
+
+fn says(line: &str, words: &[&str]) -> bool {
+    let line = line.to_lowercase();
+    words.iter().any(|words| line.contains(words))
+}
+
+/// What in a line may be a path.
+fn paths_in<'a>(line: &'a str, directory: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    let is_end = |c: char| c.is_whitespace() || PATH_ENDS.contains(c);
+    let words = line.split(is_end).filter(|word| !word.is_empty());
+    words.map(|word| directory.join(word.trim_start_matches("./")))
+}
+
+/// Whether such a mask covers the path. git writes a settings file by way of one beside it.
+fn is_masked(confinement: &Confinement, path: &Path, kind: MaskKind) -> bool {
+    let mut masks = confinement.masks.iter().filter(|mask| mask.kind == kind);
+    masks.any(|mask| path.starts_with(mask.place.path()))
+}
+
+fn shown(path: &Path) -> String {
+    printable(path.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::file_id::FileId;
+    use crate::processes::confinement::{Level, Mask, Network};
+
+    fn told(output: &str) -> String {
+        let mask = |place: &str, kind| Mask {
+            place: Path::new(place).into(),
+            kind,
+            id: FileId { device: 1, inode: 1 },
+        };
+        let masks = vec![
+            mask("/w/.env", MaskKind::Closed),
+            mask("/w/secrets", MaskKind::Closed),
+            mask("/w/.git/config", MaskKind::ReadOnly),
+            mask("/w/.git/hooks", MaskKind::ReadOnly),
+            mask("/w/.git", MaskKind::Keep),
+        ];
+        let confinement = Confinement {
+            level: Level::Bwrap,
+            network: Network::None,
+            reads_only: false,
+            writable: Vec::new(),
+            readable: Vec::new(),
+            temporary: Path::new("/state/tmp").into(),
+            home: Path::new("/home/me").into(),
+            git_settings: None,
+            masks,
+            mounted: Vec::new(),
+        };
+        MaskedPaths::met(output, &confinement, Path::new("/w")).notes(false).join("\n")
+    }
+
+    #[test]
+    fn a_closed_file_is_named() {
+        assert_snapshot!(told("error: open(\".env\"): Permission denied\nfatal: adding files failed"), @"");
+        for said in [
+            "cat: secrets/key: Permission denied",
+            "tar: ./.env: Cannot open: Permission denied",
+            "cp: cannot open '/w/.env' for reading: Permission denied",
+            "PermissionError: [Errno 13] Permission denied: '.env'",
+            "Error: EACCES: permission denied, open '/w/.env'",
+        ] {
+            assert!(told(said).starts_with("(the sandbox closes /w/"), "{said}: {}", told(said));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_kept_is_named() {
+        assert_snapshot!(
+            told("error: could not write config file .git/config: Device or resource busy"),
+            @""
+        );
+        let said = "bash: line 1: .git/hooks/pre-commit: Read-only file system";
+        assert!(told(said).starts_with("(the sandbox keeps /w/.git/hooks/pre-commit as it is"));
+    }
+
+    #[test]
+    fn what_no_mask_covers_is_refused_by_something_else() {
+        for said in [
+            "bash: ./deploy.sh: Permission denied",
+            "umount: /mnt: Device or resource busy",
+            "rm: cannot remove '.git': Device or resource busy",
+            ".env: No such file or directory",
+            "the tests of .env pass",
+            "",
+        ] {
+            assert_eq!(told(said), "", "{said}");
+        }
+    }
+}
