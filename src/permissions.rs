@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use self::asked_access::AskedAccess;
+use self::asked_access::exact_effect;
 pub(crate) use self::commands::{CommandSummary, NamedCommand, Risk};
 pub(crate) use self::denied_tools::DeniedTools;
 pub(crate) use self::effect::EffectDigest;
@@ -976,6 +977,16 @@ impl Permit {
         let reads_git = command.is_some_and(|command| command.reads_git());
         let reads_only = command.is_some() && reads_only;
         Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
+    }
+
+    /// The permit of a command that a person has approved, though by now nothing asks about it: it
+    /// runs with all that a person's approval gives. `effect` is what the person was shown.
+    pub(crate) fn approved_as(self, tool: &str, arguments: &Value, effect: &EffectDigest) -> Self {
+        let is_command = matches!(self.access, Access::Command(_));
+        if is_command && exact_effect(tool, &self.access, arguments, None) == *effect {
+            return Self::new(self.access);
+        }
+        self
     }
 
     /// Whether the command must be confined to reading.

@@ -136,12 +136,7 @@ impl AskedAccess {
         arguments: &Value,
         contents: Option<&ContentState>,
     ) -> EffectDigest {
-        let mut hasher = EffectHasher::new("toolhand exact effect");
-        hasher.part(self.tool.as_bytes());
-        self.hash_access(&mut hasher);
-        hasher.contents(contents);
-        hasher.json(arguments);
-        hasher.finish()
+        exact_effect(&self.tool, &self.access, arguments, contents)
     }
 
     /// Identifies what a person allows for a session: the same command in the same directory,
@@ -166,7 +161,7 @@ impl AskedAccess {
             }
             Access::Consent | Access::Nothing => return None,
         }
-        self.hash_access(&mut hasher);
+        self.access.hash(&mut hasher);
         Some(hasher.finish())
     }
 
@@ -204,9 +199,26 @@ impl AskedAccess {
             _ => Err(Box::new(self)),
         }
     }
+}
 
-    fn hash_access(&self, hasher: &mut EffectHasher) {
-        let (kind, parts) = match &self.access {
+/// Identifies the exact effect of a call.
+pub(super) fn exact_effect(
+    tool: &str,
+    access: &Access,
+    arguments: &Value,
+    contents: Option<&ContentState>,
+) -> EffectDigest {
+    let mut hasher = EffectHasher::new("toolhand exact effect");
+    hasher.part(tool.as_bytes());
+    access.hash(&mut hasher);
+    hasher.contents(contents);
+    hasher.json(arguments);
+    hasher.finish()
+}
+
+impl Access {
+    fn hash(&self, hasher: &mut EffectHasher) {
+        let (kind, parts) = match self {
             Access::Read(target) => ("read", vec![target.real_path()]),
             Access::Search(scope) => ("search", vec![scope.real_path()]),
             Access::Write(target) => ("write", vec![target.real_path()]),

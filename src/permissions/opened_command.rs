@@ -104,10 +104,18 @@ impl OpenedCommand {
     /// Reads the disk, and parses for up to 50 ms.
     pub(super) fn open(command_line: CommandLine, surroundings: Surroundings<'_>) -> Self {
         let mut analysis = CommandAnalysis::new(&command_line, surroundings);
-        if command_line.lacked.is_some() {
-            analysis.reading = Reading::unknown("", "it failed when it was confined to reading");
+        match command_line.lacked {
+            Some(Lacked::Writing) => {
+                analysis.reading =
+                    Reading::unknown("", "it failed when it was confined to reading");
+            }
+            Some(Lacked::Secrets) => {
+                analysis.reading =
+                    Reading::unknown("", "a file that may hold secrets was closed to it");
+                analysis.needs_secrets = true;
+            }
+            None => {}
         }
-        analysis.needs_secrets = command_line.lacked == Some(Lacked::Secrets);
         if command_line.outside_sandbox {
             analysis.outside_sandbox = true;
             analysis.risks.insert(0, Risk::outside_sandbox());

@@ -80,14 +80,16 @@ impl Pipeline {
             return self.judge_questions(&candidate, questions, answers);
         }
         let (ask, approval) = match (weighed, approval) {
-            (Weighed::Permit(permit), approval) => {
-                return match approval.and_then(|approval| Some((approval, approval.updated_input?)))
-                {
-                    None => Ok(Judged::Permitted(self.permitted(candidate, permit, context))),
-                    Some((approval, input)) => {
-                        self.judge_updated(candidate, input, approval.scope, context).await
-                    }
-                };
+            (Weighed::Permit(permit), None) => {
+                return Ok(Judged::Permitted(self.permitted(candidate, permit, context)));
+            }
+            (Weighed::Permit(permit), Some(approval)) => {
+                if let Some(input) = approval.updated_input {
+                    return self.judge_updated(candidate, input, approval.scope, context).await;
+                }
+                let (tool, arguments) = (candidate.tool.name(), &candidate.arguments);
+                let permit = permit.approved_as(tool, arguments, approval.digest);
+                return Ok(Judged::Permitted(self.permitted(candidate, permit, context)));
             }
             (Weighed::Asks(ask), None) => return self.request(candidate, *ask, context).await,
             (Weighed::Asks(ask), Some(approval)) => (*ask, approval),

@@ -115,10 +115,14 @@ impl Policy {
         if let Some(question) = self.asks_unless_bypassed_about(tool, command) {
             return question;
         }
+        // Whatever lets it run unasked, the file is closed to it again.
+        if command.needs_secrets && reads.is_none() {
+            let why = "a file that may hold secrets was closed to it when nobody had approved it";
+            return asks(why.to_owned(), "Instead, leave the file out");
+        }
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained = self.auto_allow
             && self.left_behind.is_none()
-            && !command.needs_secrets
             && level == Some(Level::Bwrap)
             && unheld(command).is_none()
             && !self.may_write_denied(tool, command);

@@ -136,7 +136,9 @@ impl Bash {
             self.sandbox.confine(roots, session).await
         };
         confined.map_err(|error| {
-            ToolError::Failed(format!("no directory for temporary files: {error}"))
+            ToolError::Failed(format!(
+                "the sandbox could not be prepared, and nothing ran: {error}"
+            ))
         })
     }
 

@@ -10,11 +10,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Call};
+use super::masked_paths::MaskedPaths;
 use super::read_file::ReadFile;
 use super::repository_above;
 use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
 use crate::permissions::{Lacked, OpenedCommand};
+use crate::processes::confinement::Confinement;
 use crate::processes::sandbox::{Confined, WorkspaceWatch};
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
@@ -88,7 +90,7 @@ impl Launch<'_> {
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
         notes.extend(self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.line())));
-        notes.extend(self.repository_above(&finished).await);
+        notes.extend(repository_above::note(&finished, self.hidden_above()).await);
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
         let end = self.end();
         let (more, left_behind) = end.notes(IsTold::ByEvent).await;
@@ -185,6 +187,7 @@ impl Launch<'_> {
             line: command.clone(),
             sandbox: self.sandbox_notes(),
             reader: self.failed_reader(),
+            hidden_above: self.hidden_above(),
             end: self.end(),
         };
         let task = place.take_over(NewTask {
@@ -216,7 +219,8 @@ impl Launch<'_> {
 
     /// What to remember should the command fail because of it; `None` if it may write.
     fn failed_reader(&self) -> Option<ConfinedReader> {
-        self.reads_only().then(|| ConfinedReader(self.repeatable()))
+        let confinement = self.command.confinement.clone().filter(|it| it.reads_only)?;
+        Some(ConfinedReader { command: self.repeatable(), confinement })
     }
 
     fn repeatable(&self) -> RepeatableCommand {
@@ -237,14 +241,10 @@ impl Launch<'_> {
         Some(SandboxNotes { confinement, may_escape, connects, directory, unapproved })
     }
 
-    /// Where the repository is that git has missed because the sandbox does not show it.
-    async fn repository_above(&self, finished: &Finished) -> Option<String> {
+    /// The directory above which the sandbox shows nothing; `None` without a sandbox.
+    fn hidden_above(&self) -> Option<PathBuf> {
         let is_confined = self.command.confinement.is_some();
-        if !is_confined || !repository_above::is_missed(finished) {
-            return None;
-        }
-        let root = self.permitted.workspace.root().to_owned();
-        FILES.run(move || repository_above::note(&root)).await.ok().flatten()
+        is_confined.then(|| self.permitted.workspace.root().to_owned())
     }
 
     fn end(&mut self) -> CommandEnd {
@@ -275,7 +275,10 @@ async fn ended(running: &mut Running, cancelled: &CancellationToken) -> Result<F
 }
 
 /// A command that is confined to reading.
-struct ConfinedReader(RepeatableCommand);
+struct ConfinedReader {
+    command: RepeatableCommand,
+    confinement: Arc<Confinement>,
+}
 
 /// A command that may be asked about when it comes again.
 pub(super) struct RepeatableCommand {
@@ -297,7 +300,11 @@ impl ConfinedReader {
         if !answer::failed_to_write(finished) {
             return None;
         }
-        self.0.remember(Lacked::Writing);
+        let shown = finished.output.so_far().0.shown(answer::MAX_CHARACTERS);
+        let output = [shown.head, shown.tail].concat();
+        let met = MaskedPaths::met(&output, &self.confinement, &self.command.directory);
+        let lacked = if met.closed.is_some() { Lacked::Secrets } else { Lacked::Writing };
+        self.command.remember(lacked);
         Some(answer::CONFINED_TO_READING.to_owned())
     }
 }
@@ -307,12 +314,13 @@ struct CommandTaskEnd {
     line: String,
     sandbox: Option<SandboxNotes>,
     reader: Option<ConfinedReader>,
+    hidden_above: Option<PathBuf>,
     end: CommandEnd,
 }
 
 impl CommandTaskEnd {
     fn conclude(self) -> Conclude {
-        let Self { line, sandbox, reader, end } = self;
+        let Self { line, sandbox, reader, hidden_above, end } = self;
         Box::new(move |finished| {
             let concluded = async move {
                 let (mut notes, _) = end.notes(IsTold::Later).await;
@@ -322,6 +330,7 @@ impl CommandTaskEnd {
                 };
                 notes.extend(sandbox.into_iter().flat_map(|it| it.of(&finished, &line)));
                 notes.extend(reader.and_then(|reader| reader.note(&finished)));
+                notes.extend(repository_above::note(&finished, hidden_above).await);
                 answer::task_end(&line, &finished, notes)
             };
             concluded.boxed()

@@ -1,5 +1,6 @@
 //! Recognises in the output of a command that it met a file which the sandbox closes or keeps as
-//! it is, and says how the model gets there: programs tell a mask in words that mislead.
+//! it is, and says how the model can have it read or changed: programs tell a mask in words that
+//! mislead.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ const LAST_LINES: usize = 60;
 /// What programs say, in lower case, of a file that is closed.
 const NOT_READ: [&str; 2] = ["permission denied", "eacces"];
 
-/// What they say of one that is mounted read-only: it can be neither written nor replaced.
+/// What they say of one that is mounted read-only: it can be neither written nor replaced. git
+/// replaces its settings file by one that it has written beside it.
 const NOT_CHANGED: [&str; 4] =
     ["read-only file system", "erofs", "device or resource busy", "ebusy"];
 
@@ -53,11 +55,15 @@ impl MaskedPaths {
 
 fn closed(path: &str, is_approved: bool) -> String {
     if is_approved {
-        return format!("(the sandbox closes {path} to every command: a rule denies to read it)");
+        return format!(
+            "(the sandbox closes {path} to every command: a rule denies reading it, or it is the \
+             server's own)"
+        );
     }
     format!(
-        "(the sandbox closes {path} to commands that nobody has approved: it may hold secrets. If \
-         the command has to read it, run exactly the same command again: that asks a person)"
+        "(the sandbox closes {path} to commands that nobody has approved, since it may hold \
+         secrets, or to all, since a rule denies reading it. If the command has to read it, run \
+         exactly the same command again: that asks a person)"
     )
 }
 
@@ -80,7 +86,7 @@ fn paths_in<'a>(line: &'a str, directory: &'a Path) -> impl Iterator<Item = Path
     words.map(|word| directory.join(word.trim_start_matches("./")))
 }
 
-/// Whether such a mask covers the path. git writes a settings file by way of one beside it.
+/// Whether such a mask covers the path.
 fn is_masked(confinement: &Confinement, path: &Path, kind: MaskKind) -> bool {
     let mut masks = confinement.masks.iter().filter(|mask| mask.kind == kind);
     masks.any(|mask| path.starts_with(mask.place.path()))
@@ -92,8 +98,6 @@ fn shown(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use insta::assert_snapshot;
-
     use super::*;
     use crate::file_id::FileId;
     use crate::processes::confinement::{Level, Mask, Network};
@@ -128,7 +132,13 @@ mod tests {
 
     #[test]
     fn a_closed_file_is_named() {
-        assert_snapshot!(told("error: open(\".env\"): Permission denied\nfatal: adding files failed"), @"");
+        let said = "error: open(\".env\"): Permission denied\nfatal: adding files failed";
+        assert_eq!(
+            told(said),
+            "(the sandbox closes /w/.env to commands that nobody has approved, since it may hold \
+             secrets, or to all, since a rule denies reading it. If the command has to read it, run \
+             exactly the same command again: that asks a person)"
+        );
         for said in [
             "cat: secrets/key: Permission denied",
             "tar: ./.env: Cannot open: Permission denied",
@@ -142,9 +152,11 @@ mod tests {
 
     #[test]
     fn a_file_that_is_kept_is_named() {
-        assert_snapshot!(
-            told("error: could not write config file .git/config: Device or resource busy"),
-            @""
+        let said = "error: could not write config file .git/config: Device or resource busy";
+        assert_eq!(
+            told(said),
+            "(the sandbox keeps /w/.git/config as it is: other programs obey it, or a rule denies to \
+             change it. Edit and Write ask a person for such a file)"
         );
         let said = "bash: line 1: .git/hooks/pre-commit: Read-only file system";
         assert!(told(said).starts_with("(the sandbox keeps /w/.git/hooks/pre-commit as it is"));

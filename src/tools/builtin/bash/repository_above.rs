@@ -2,8 +2,9 @@
 //! says only that there is none.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::blocking::FILES;
 use crate::processes::Finished;
 use crate::protected_names::REPOSITORY;
 use crate::text::printable;
@@ -11,14 +12,21 @@ use crate::text::printable;
 /// How git says so, in English and without a sandbox of its own.
 const NO_REPOSITORY: &str = "not a git repository";
 
+/// Says where the repository of the workspace begins, if git has missed it because it begins above.
+/// `root` is that of the workspace; `None`: no sandbox hides anything.
+pub(super) async fn note(finished: &Finished, root: Option<PathBuf>) -> Option<String> {
+    let root = root.filter(|_| is_missed(finished))?;
+    FILES.run(move || of_workspace(&root)).await.ok().flatten()
+}
+
 /// Whether git has found no repository.
-pub(super) fn is_missed(finished: &Finished) -> bool {
+fn is_missed(finished: &Finished) -> bool {
     let shown = finished.output.so_far().0.shown(super::answer::MAX_CHARACTERS);
     shown.head.contains(NO_REPOSITORY) || shown.tail.contains(NO_REPOSITORY)
 }
 
-/// Says where the repository of the workspace begins, if that is above. Reads the disk.
-pub(super) fn note(root: &Path) -> Option<String> {
+/// Reads the disk.
+fn of_workspace(root: &Path) -> Option<String> {
     let has_repository = |directory: &Path| directory.join(REPOSITORY).symlink_metadata().is_ok();
     if has_repository(root) {
         return None;
@@ -42,11 +50,11 @@ mod tests {
         let top = directory.path().canonicalize().unwrap();
         let root = top.join("packages/one");
         std::fs::create_dir_all(&root).unwrap();
-        assert_eq!(note(&root), None);
+        assert_eq!(of_workspace(&root), None);
         std::fs::create_dir(top.join(".git")).unwrap();
-        let told = note(&root).unwrap();
+        let told = of_workspace(&root).unwrap();
         assert!(told.contains(&format!("begins at {}, above it", top.display())), "{told}");
         std::fs::create_dir(root.join(".git")).unwrap();
-        assert_eq!(note(&root), None);
+        assert_eq!(of_workspace(&root), None);
     }
 }
