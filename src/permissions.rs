@@ -33,7 +33,9 @@ pub(crate) use self::search_limits::SearchLimits;
 pub(crate) use self::session_mode::{ModeBounds, SavedMode, SessionMode};
 pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
-use self::judge::{AccessEffect, Confined, OTHER_MODE, Policy, PolicyVerdict, denied_by};
+use self::judge::{
+    AccessEffect, AllowedBy, Confined, OTHER_MODE, Policy, PolicyVerdict, denied_by,
+};
 use self::live_rules::LiveRules;
 use self::opened_command::Surroundings;
 use self::path_pattern::PatternRoots;
@@ -175,6 +177,8 @@ struct Unasked {
     unapproved: bool,
     /// It runs git to read, so what the repository configures to run does not.
     reads_git: bool,
+    /// Nothing but the sandbox lets it run.
+    by_sandbox: bool,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -639,7 +643,8 @@ impl Permissions {
                 let is_confined = self.policy.confined.level.is_some();
                 let reads_only = by.only_reads() && is_confined;
                 let unapproved = self.policy.mode != Mode::BypassPermissions;
-                Ok(Judgement::Permitted(Permit::unasked(access, reads_only, unapproved)))
+                let permit = Permit::unasked(access, reads_only, unapproved);
+                Ok(Judgement::Permitted(permit.by_sandbox_alone(by == AllowedBy::Sandbox)))
             }
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
             PolicyVerdict::Ask { why, remedy } => {
@@ -826,6 +831,9 @@ impl Permissions {
                 };
                 opened.mask(is_secret, || self.secret_files.below(&policy.roots));
                 opened.look_for_unseen(|| self.secret_files.is_cut(&policy.roots));
+                if policy.auto_allow {
+                    opened.cannot_hold(unheld_rule(policy));
+                }
             }
             None => {}
         }
@@ -915,6 +923,14 @@ impl Permissions {
 
 /// The files that rules without a wildcard deny the tool, with the rules. Reads the
 /// disk.
+/// The text of a rule that denies to change what no mount can hold: files of a pattern, or something
+/// that is not there. Reads the disk.
+fn unheld_rule(policy: &Policy) -> Option<String> {
+    let (whole, other) = policy.rules.whole_denied_paths("Edit", AccessKind::Edit, &policy.roots);
+    let missing = || whole.iter().find(|(path, _)| !path.exists()).map(|(_, rule)| *rule);
+    other.or_else(missing).map(|rule| rule.text.clone())
+}
+
 fn denied_files<'a>(
     policy: &'a Policy,
     tool: &'a str,
@@ -976,7 +992,18 @@ impl Permit {
         };
         let reads_git = command.is_some_and(|command| command.reads_git());
         let reads_only = command.is_some() && reads_only;
-        Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
+        let unasked = Unasked { reads_only, unapproved, reads_git, by_sandbox: false };
+        Self { unasked, ..Self::new(access) }
+    }
+
+    fn by_sandbox_alone(mut self, by_sandbox: bool) -> Self {
+        self.unasked.by_sandbox = by_sandbox;
+        self
+    }
+
+    /// Whether nothing but the sandbox lets the command run, so that it must hold everything.
+    pub(crate) fn is_by_sandbox_alone(&self) -> bool {
+        self.unasked.by_sandbox
     }
 
     /// The permit of a command that a person has approved, though by now nothing asks about it: it

@@ -60,7 +60,10 @@ impl Search<'_> {
     fn find(&self) -> DeniedPaths {
         let mut denied = DeniedPaths::default();
         denied.reading.extend(self.literal(READING));
-        denied.editing.extend(self.literal(EDITING));
+        let Touch(tool, kind) = EDITING;
+        let (whole, _) = self.rules.whole_denied_paths(tool, kind, self.roots);
+        let existing = whole.into_iter().map(|(path, _)| path).filter(|path| path.exists());
+        denied.editing.extend(existing);
         if self.has_patterns(READING) || self.has_patterns(EDITING) {
             self.walk(&mut denied);
         }
@@ -81,6 +84,7 @@ impl Search<'_> {
         self.rules.allows_by_name(call, &SENSITIVE)
     }
 
+    /// Of a rule that denies reading what is in a directory, the directory is still seen.
     fn literal(&self, Touch(tool, kind): Touch) -> impl Iterator<Item = PathBuf> {
         let paths = self.rules.denied_paths(tool, kind, self.roots);
         paths.map(|(path, _)| path).filter(|path| path.exists())

@@ -49,6 +49,8 @@ pub(crate) enum Lacked {
     Writing,
     /// A file was closed to it that may hold secrets.
     Secrets,
+    /// The workspace has more files than are looked through for what has to be closed.
+    Look,
 }
 
 /// A command with what is known of it.
@@ -83,8 +85,10 @@ pub(super) struct CommandAnalysis {
     /// What the words of programs that are not known may name.
     pub(super) possible_files: Vec<PathBuf>,
     pub(super) outside_sandbox: bool,
-    /// Whether it failed because what may hold secrets was closed to it.
-    pub(super) needs_secrets: bool,
+    /// Why it failed without an approval, which nothing but one can give it.
+    pub(super) needs_approval: Option<&'static str>,
+    /// A rule that denies to change what the command could make, and that no mount holds.
+    pub(super) unheld_rule: Option<String>,
 }
 
 /// Where commands run.
@@ -112,7 +116,14 @@ impl OpenedCommand {
             Some(Lacked::Secrets) => {
                 analysis.reading =
                     Reading::unknown("", "a file that may hold secrets was closed to it");
-                analysis.needs_secrets = true;
+                analysis.needs_approval = Some(
+                    "a file that may hold secrets was closed to it when nobody had approved it",
+                );
+            }
+            Some(Lacked::Look) => {
+                analysis.needs_approval = Some(
+                    "not all files here can be looked through for what has to be closed to it",
+                );
             }
             None => {}
         }
@@ -186,6 +197,11 @@ impl OpenedCommand {
         if analysis.reading == Reading::Reader && !analysis.outside_sandbox {
             analysis.unseen = analysis.reaching().filter(|_| is_cut());
         }
+    }
+
+    /// Notes a rule that denies to change what the command could make, and that no mount holds.
+    pub(super) fn cannot_hold(&mut self, rule: Option<String>) {
+        self.analysis.unheld_rule = rule;
     }
 
     pub(super) fn files_mut(&mut self) -> &mut [CommandFile] {
@@ -276,7 +292,8 @@ impl CommandAnalysis {
             unseen: None,
             possible_files: Vec::new(),
             outside_sandbox: false,
-            needs_secrets: false,
+            needs_approval: None,
+            unheld_rule: None,
         }
     }
 

@@ -175,6 +175,17 @@ impl PathPattern {
         list.covering(Path::new(&self.written)).is_some()
     }
 
+    /// The paths that can be protected as a whole where the pattern denies to change them: those
+    /// that it names, and the directories of which it covers all. `None` for another pattern.
+    pub(super) fn whole_paths(&self, roots: &PatternRoots) -> Option<Vec<PathBuf>> {
+        let whole = self.written.strip_suffix("/**").unwrap_or(&self.written);
+        if whole.contains(WILDCARDS) || whole.trim_matches('/').is_empty() {
+            return None;
+        }
+        let rest = whole.trim_matches('/');
+        Some(self.anchor.bases(roots).map(|base| base.join(rest)).collect())
+    }
+
     /// The paths that the pattern names, if it has no wildcard.
     pub(super) fn literal_paths(&self, roots: &PatternRoots) -> Vec<PathBuf> {
         if self.written.contains(WILDCARDS) {

@@ -278,6 +278,27 @@ impl Rules {
         self.deny.iter().any(|rule| rule.path().is_some() && rule.denies_tool(tool, kind))
     }
 
+    /// What can be protected as a whole from the tool by rules that deny it, and the first rule that
+    /// nothing can be protected for as a whole.
+    pub(super) fn whole_denied_paths(
+        &self,
+        tool: &str,
+        kind: AccessKind,
+        roots: &PatternRoots,
+    ) -> (Vec<(PathBuf, &RuleOrigin)>, Option<&RuleOrigin>) {
+        let (mut whole, mut other) = (Vec::new(), None);
+        for rule in self.deny.iter().filter(|rule| rule.denies_tool(tool, kind)) {
+            match rule.path().map(|path| path.whole_paths(roots)) {
+                Some(Some(paths)) => {
+                    whole.extend(paths.into_iter().map(|path| (path, &rule.origin)));
+                }
+                Some(None) => other = other.or(Some(&rule.origin)),
+                None => {}
+            }
+        }
+        (whole, other)
+    }
+
     /// The paths that rules without a wildcard deny the tool, with the rules.
     pub(super) fn denied_paths(
         &self,

@@ -116,9 +116,8 @@ impl Policy {
             return question;
         }
         // Whatever lets it run unasked, the file is closed to it again.
-        if command.needs_secrets && reads.is_none() {
-            let why = "a file that may hold secrets was closed to it when nobody had approved it";
-            return asks(why.to_owned(), "Instead, leave the file out");
+        if let Some(why) = command.needs_approval.filter(|_| reads.is_none()) {
+            return asks(why.to_owned(), "Instead, leave out what is closed");
         }
         // Landlock cannot protect control files, so it replaces nobody's approval.
         let is_contained = self.auto_allow
@@ -287,11 +286,14 @@ impl Policy {
         may_hide.then(|| asks(MORE_THAN_LOOKED_AT.to_owned(), "Instead, name the files"))
     }
 
-    /// Whether a program that is not known gets a name below which a rule denies writing. What is
-    /// not there yet no mount protects.
+    /// Whether the command may write what a rule denies, though all is mounted read-only that such
+    /// rules cover now: something new, or by a program that is not known.
     fn may_write_denied(&self, tool: &str, command: &CommandAnalysis) -> bool {
         if !self.rules.deny_paths(tool, AccessKind::Edit) {
             return false;
+        }
+        if command.unheld_rule.is_some() {
+            return true;
         }
         let denies = |path: &Path, is_directory: bool| {
             self.denies_edit(tool, ReachedPath::met(path, is_directory, &self.roots))
@@ -323,7 +325,8 @@ impl Policy {
                 Some(rules) => format!("with {}", allow_list(&rules)),
                 None => format!("with {}", super::rule_or_mode(tool)),
             };
-            let unheld = || unheld(command).filter(|_| self.auto_allow);
+            let unheld_rule = || Some(cannot_be_held(command.unheld_rule.as_deref()?));
+            let unheld = || unheld(command).or_else(unheld_rule).filter(|_| self.auto_allow);
             let why = command.exposed.as_ref().map(shown_to_readers).or_else(unheld);
             return PolicyVerdict::Ask { why, remedy: Remedy::Operator(remedy) };
         }
@@ -409,6 +412,11 @@ const SPLIT: &str = "Instead, use several short commands";
 
 fn asks(why: String, instead: &'static str) -> PolicyVerdict {
     PolicyVerdict::Ask { why: Some(why), remedy: Remedy::Instead(instead) }
+}
+
+/// Why the sandbox replaces nobody's approval beside a rule.
+fn cannot_be_held(rule: &str) -> String {
+    format!("no mount can hold `{rule}` for files that are not there yet")
 }
 
 /// Asks about a reader from which files cannot be hidden that nobody has looked at.

@@ -41,6 +41,15 @@ const EXTENDED: u16 = 0x4000;
 /// The lengths of object ids: SHA-1, SHA-256. The index does not say which it has.
 const OBJECT_IDS: [usize; 2] = [20, 32];
 
+/// What of the flags is the length of the name. A longer name has all of these bits.
+const NAME_LENGTH: u16 = 0x0fff;
+
+/// A longer name is none that a file can have.
+const MAX_NAME: usize = 4096;
+
+/// More gitlinks than any project has.
+const MAX_GITLINKS: usize = 20_000;
+
 /// An extension that says that the entries are in another file.
 const SPLIT: &[u8] = b"link";
 
@@ -87,6 +96,9 @@ fn parse(bytes: &[u8], object_id: usize) -> Option<Gitlinks> {
         let mode = entries.next()?;
         if mode & TYPE == GITLINK {
             gitlinks.insert(PathBuf::from(OsString::from_vec(entries.name.clone())));
+            if MAX_GITLINKS < gitlinks.len() {
+                return None;
+            }
         }
     }
     extensions_are_known(body.get(entries.at..)?).then_some(gitlinks)
@@ -146,7 +158,10 @@ impl Entries<'_> {
         };
         let padding = self.body.get(at..self.at)?;
         let is_named = !self.name.is_empty() && padding.iter().all(|byte| *byte == 0);
-        is_named.then_some(mode)
+        // git goes by this length alone, and would find another entry where it is wrong.
+        let told = usize::from(flags & NAME_LENGTH);
+        let has_length = told == self.name.len().min(usize::from(NAME_LENGTH));
+        (is_named && has_length && self.name.len() <= MAX_NAME).then_some(mode)
     }
 
     /// Takes off the end of the last name what the next one does not have. Returns where the new

@@ -16,6 +16,9 @@ const MAX_WORKTREES: usize = 200;
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
 
+/// The kernel opens no longer path.
+const MAX_PATH: usize = 4096;
+
 /// Repositories that are looked at.
 const MAX_REPOSITORIES: usize = 500;
 
@@ -187,14 +190,18 @@ fn setting(line: &str) -> Option<(String, &str)> {
 
 /// The path with every link resolved but the last one. Directories above it may be missing.
 fn without_links_above(path: &Path) -> Option<PathBuf> {
-    let (above, name) = (path.parent()?, path.file_name()?);
-    match fs::canonicalize(above) {
-        Ok(above) => Some(above.join(name)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Some(without_links_above(above)?.join(name))
-        }
-        Err(_) => None,
+    if MAX_PATH < path.as_os_str().len() {
+        return None;
     }
+    path.file_name()?;
+    for above in path.ancestors().skip(1) {
+        match fs::canonicalize(above) {
+            Ok(real) => return Some(real.join(path.strip_prefix(above).ok()?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 fn read(path: &Path) -> Option<String> {

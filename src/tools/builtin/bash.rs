@@ -23,7 +23,7 @@ use tokio::sync::OnceCell;
 use self::launch::Launch;
 use self::profile::Variables;
 use crate::blocking::{Overloaded, RESOLVING};
-use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Lacked, Permit};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, Runner};
 use crate::settings_files::SettingsFiles;
@@ -36,6 +36,11 @@ const SHELL: &str = "/bin/bash";
 const MAX_TASKS: usize = 8;
 
 /// Tells the model that a command which was to go to the background did not.
+/// Nothing but the sandbox lets the command run, and the sandbox does not hold all that it has to.
+const NOT_ALL_CLOSED: &str = "nothing ran: the workspace has more files than are looked through for \
+    secrets and for what rules deny, so `sandbox.auto_allow` is not enough here. Run exactly the same \
+    command again: that asks a person";
+
 const IN_FOREGROUND: &str = "(nothing goes to the background here, so the command ran to its end)";
 
 /// `[tools.bash]`.
@@ -264,6 +269,11 @@ impl Tool for Bash {
         } else {
             self.confined(Vec::clone(&roots), &permit, &context).await?
         };
+        if permit.is_by_sandbox_alone() && confined.as_ref().is_some_and(|it| it.is_cut) {
+            let (line, directory) = (&command_line.line, &command_line.directory);
+            context.agent.failed_commands.remember(line, directory, Lacked::Look);
+            return Err(ToolError::failed(NOT_ALL_CLOSED));
+        }
         let watch = match &mut confined {
             Some(confined) => confined.watch.take(),
             None if permitted.is_proven_to_read() => None,

@@ -99,6 +99,7 @@ const COMMANDS: [GitCommand; 16] = [
             valued: "",
             long: &[
                 "add",
+                "blob",
                 "replace-all",
                 "unset",
                 "unset-all",

@@ -157,8 +157,8 @@ pub(super) const NOT_ALL_LOOKED_AT: &str = "(not all of the workspace was looked
 
 /// Says that rules with wildcards may deny more than the sandbox has held.
 pub(super) fn cut_short(confined: &Confined) -> Option<String> {
-    let note = "(there are too many files here to hold every wildcard of permissions.deny \
-        in the sandbox)";
+    let note = "(there are more files here than are looked through for secrets, and for what the \
+        wildcards of permissions.deny cover: the sandbox does not close all of them)";
     confined.is_cut.then(|| note.to_owned())
 }
 
