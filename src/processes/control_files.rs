@@ -15,7 +15,7 @@ pub(crate) use self::finds::{FindKind, Finds};
 pub(super) use self::look::LookBefore;
 use self::observed::Observed;
 use self::snapshot::Snapshot;
-pub(super) use self::survey::{FileModes, Survey};
+pub(super) use self::survey::Survey;
 
 mod finds;
 mod git_index;
@@ -47,7 +47,7 @@ pub(super) struct ControlFiles {
 
 impl ControlFiles {
     /// Looks at the disk. `roots` have no links in them.
-    pub(super) fn find(roots: &[PathBuf], survey: &Survey, modes: FileModes) -> Self {
+    pub(super) fn find(roots: &[PathBuf], survey: &Survey) -> Self {
         let mut found = Self {
             masks: Masks::default(),
             links: Vec::new(),
@@ -60,7 +60,7 @@ impl ControlFiles {
         found.roots.extend(linked.iter().map(|linked| linked.directory.clone()));
         for root in roots {
             found.top(root);
-            let surveyed = survey.look(root, modes);
+            let surveyed = survey.look(root);
             for holder in &surveyed.holders {
                 found.holder(holder);
             }

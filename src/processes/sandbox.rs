@@ -20,7 +20,7 @@ pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
-use super::control_files::{ControlFiles, FileModes, Finds, LookBefore, Survey};
+use super::control_files::{ControlFiles, Finds, LookBefore, Survey};
 use super::git_identity::GitIdentity;
 use super::handles;
 use super::linked_repository::LinkedRepository;
@@ -109,13 +109,12 @@ pub(crate) struct WorkspaceWatch {
     sandbox: Sandbox,
     roots: Vec<PathBuf>,
     before: LookBefore,
-    modes: FileModes,
 }
 
 impl WorkspaceWatch {
     /// What the command has made or changed that other programs obey. Reads the disk.
     pub(crate) fn finds(&self) -> Finds {
-        self.before.finds(self.sandbox.control_files(&self.roots, self.modes))
+        self.before.finds(self.sandbox.control_files(&self.roots))
     }
 }
 
@@ -291,7 +290,6 @@ impl Sandbox {
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);
-        let modes = modes_at(Some(level));
         let mut held = Held::default();
         let (mut masks, mut mounted) = (Vec::new(), Vec::new());
         if level == Level::Bwrap {
@@ -301,14 +299,14 @@ impl Sandbox {
             mounted = mounted_below(&writable)?;
         } else if !reads_only {
             // It has rules that allow, and none that deny.
-            held.before = LookBefore::of_open(&mut self.control_files(&roots, modes));
+            held.before = LookBefore::of_open(&mut self.control_files(&roots));
         }
         let (temporary, own) = self.temporary(view.session.as_deref())?;
         let temporary = temporary.into();
         let confinement =
             Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
         let guard = Guard { _placeholders: held.placeholders, _temporary: own, _opened: opened };
-        let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before, modes };
+        let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before };
         Ok(Confined {
             confinement: Arc::new(confinement),
             is_cut: held.is_cut,
@@ -331,7 +329,7 @@ impl Sandbox {
         }
         let mut before = LookBefore::default();
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
-            let mut found = self.control_files(roots, modes_at(Some(Level::Bwrap)));
+            let mut found = self.control_files(roots);
             before = LookBefore::of_protected(&mut found);
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
@@ -367,8 +365,8 @@ impl Sandbox {
         })
     }
 
-    fn control_files(&self, roots: &[PathBuf], modes: FileModes) -> ControlFiles {
-        ControlFiles::find(roots, &self.0.survey, modes)
+    fn control_files(&self, roots: &[PathBuf]) -> ControlFiles {
+        ControlFiles::find(roots, &self.0.survey)
     }
 
     /// Watches these roots for a command that runs outside of any sandbox.
@@ -378,9 +376,8 @@ impl Sandbox {
             let writable = sandbox.places().writable.iter().map(|place| place.from.path());
             let all = roots.iter().map(PathBuf::as_path).chain(writable);
             let roots: Vec<PathBuf> = all.map(Path::to_owned).collect();
-            let modes = modes_at(None);
-            let before = LookBefore::of_open(&mut sandbox.control_files(&roots, modes));
-            WorkspaceWatch { sandbox, roots, before, modes }
+            let before = LookBefore::of_open(&mut sandbox.control_files(&roots));
+            WorkspaceWatch { sandbox, roots, before }
         };
         tokio::task::spawn_blocking(look).await.map_err(io::Error::other)
     }
@@ -447,14 +444,6 @@ fn is_exchanged(error: &io::Error) -> bool {
 /// Whether this user may. bubblewrap ends where it may not; a command could not look either.
 fn may_look(place: &Path) -> bool {
     access(place, Access::EXISTS) != Err(Errno::ACCESS)
-}
-
-/// Whether a command at this level can leave set-user-id files.
-fn modes_at(level: Option<Level>) -> FileModes {
-    match level {
-        Some(Level::Bwrap) => FileModes::PassedOver,
-        Some(Level::Landlock) | None => FileModes::LookedAt,
-    }
 }
 
 /// Those that lie in nothing that is writable.

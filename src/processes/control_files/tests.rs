@@ -26,7 +26,7 @@ impl Ground {
     }
 
     fn found(&self) -> ControlFiles {
-        ControlFiles::find(&[self.path("")], &Survey::default(), FileModes::PassedOver)
+        ControlFiles::find(&[self.path("")], &Survey::default())
     }
 
     /// One line for each mask.
@@ -192,7 +192,7 @@ fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
 fn a_root_that_is_no_directory_has_nothing() {
     let ground = Ground::new(&["file"]);
     let roots = [ground.path("file"), ground.path("missing")];
-    let found = ControlFiles::find(&roots, &Survey::default(), FileModes::PassedOver);
+    let found = ControlFiles::find(&roots, &Survey::default());
     assert!(found.masks.iter().next().is_none() && found.links.is_empty());
 }
 
