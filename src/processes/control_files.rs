@@ -37,6 +37,8 @@ pub(super) struct ControlFiles {
     /// another file in its place.
     pub(super) links: Vec<PathBuf>,
     roots: Vec<PathBuf>,
+    /// Repositories of roots that lie outside of them all.
+    linked: Vec<LinkedRepository>,
     repositories: BTreeSet<PathBuf>,
     /// What else of repositories other programs obey.
     observed: Observed,
@@ -52,12 +54,12 @@ impl ControlFiles {
             masks: Masks::default(),
             links: Vec::new(),
             roots: roots.to_vec(),
+            linked: LinkedRepository::of_all(roots),
             repositories: BTreeSet::new(),
             observed: Observed::default(),
             unread: BTreeMap::new(),
         };
-        let linked = LinkedRepository::of_all(roots);
-        found.roots.extend(linked.iter().map(|linked| linked.directory.clone()));
+        found.roots.extend(found.linked.iter().map(|linked| linked.directory.clone()));
         for root in roots {
             found.top(root);
             let surveyed = survey.look(root);
@@ -67,8 +69,8 @@ impl ControlFiles {
             found.observed.set_id.extend(surveyed.set_id);
             found.observed.is_cut |= surveyed.is_cut;
         }
-        for linked in &linked {
-            found.linked_repository(linked);
+        for linked in found.linked.clone() {
+            found.linked_repository(&linked);
         }
         found.indexes(survey);
         found

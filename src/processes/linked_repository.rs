@@ -14,6 +14,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// does; what other programs obey in it is protected as in a repository that lies in a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkedRepository {
+    pub(super) root: PathBuf,
     /// The directory with the objects and settings.
     pub(super) directory: PathBuf,
     /// Of a linked worktree, the directory in the repository that is its own.
@@ -28,7 +29,7 @@ impl LinkedRepository {
         let named = read_line(&file)?;
         let named = named.strip_prefix("gitdir:")?.trim();
         let directory = fs::canonicalize(root.join(named)).ok()?;
-        let found = Self::of_worktree(&directory, &file)
+        let found = Self::of_worktree(&directory, &file, root)
             .or_else(|| Self::of_submodule(&directory, root))?;
         let is_apart = !found.directory.starts_with(root) && !root.starts_with(&found.directory);
         is_apart.then_some(found)
@@ -48,13 +49,14 @@ impl LinkedRepository {
     }
 
     /// `own` is `worktrees/NAME` of a repository, and names the `.git` of the root.
-    fn of_worktree(own: &Path, file: &Path) -> Option<Self> {
+    fn of_worktree(own: &Path, file: &Path, root: &Path) -> Option<Self> {
         let back = read_line(&own.join("gitdir"))?;
         let is_its_own = fs::canonicalize(own.join(back)).ok()? == fs::canonicalize(file).ok()?;
         let worktrees = own.parent().filter(|parent| parent.ends_with("worktrees"))?;
         let directory = worktrees.parent()?;
         let common = fs::canonicalize(own.join(read_line(&own.join("commondir"))?)).ok()?;
-        let found = Self { directory: directory.to_owned(), own: Some(own.to_owned()) };
+        let root = root.to_owned();
+        let found = Self { root, directory: directory.to_owned(), own: Some(own.to_owned()) };
         (is_its_own && common == directory && is_repository(directory)).then_some(found)
     }
 
@@ -65,7 +67,8 @@ impl LinkedRepository {
         let (_, worktree) = values.find(|(key, _)| key.trim().eq_ignore_ascii_case("worktree"))?;
         let worktree = fs::canonicalize(directory.join(worktree.trim().trim_matches('"'))).ok()?;
         let is_its_own = worktree == fs::canonicalize(root).ok()?;
-        let found = Self { directory: directory.to_owned(), own: None };
+        let root = root.to_owned();
+        let found = Self { root, directory: directory.to_owned(), own: None };
         (is_its_own && is_repository(directory)).then_some(found)
     }
 }

@@ -176,6 +176,27 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
     ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
 }
 
+/// Relative paths begin at the top of each worktree.
+#[test]
+fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
+    let ground = Ground::new(&[
+        "main/.git/worktrees/w/commondir",
+        "main/.githooks/x",
+        "w/.githooks/x",
+        "elsewhere/HEAD",
+        "sub/.githooks/x",
+        ".githooks/x",
+    ]);
+    for settings in ["main/.git/config", "elsewhere/config"] {
+        fs::write(ground.path(settings), "[core]\n\thooksPath = .githooks\n").unwrap();
+    }
+    let named = format!("{}\n", ground.path("w/.git").display());
+    fs::write(ground.path("main/.git/worktrees/w/gitdir"), named).unwrap();
+    fs::write(ground.path("sub/.git"), "gitdir: ../elsewhere\n").unwrap();
+    let protected = ["ReadOnly main/.githooks", "ReadOnly w/.githooks", "ReadOnly sub/.githooks"];
+    ground.check(&protected, &[".githooks"]);
+}
+
 #[test]
 fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
     let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);

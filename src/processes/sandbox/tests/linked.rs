@@ -113,6 +113,28 @@ async fn g9_what_a_linked_worktree_changes_of_its_repository_is_told() {
     }
 }
 
+/// git looks for hooks by a relative path in the worktree in which it runs, and not beside the
+/// settings that name it.
+#[tokio::test]
+async fn g9_hooks_by_a_relative_path_are_those_of_the_linked_worktree() {
+    for ground in Ground::each().await {
+        ground.link_worktree();
+        git(&ground.path("main"), &["config", "core.hooksPath", ".githooks"]);
+        let hook = ground.path("root/.githooks/pre-commit");
+        fs::create_dir(hook.parent().unwrap()).unwrap();
+        fs::write(&hook, "was\n").unwrap();
+        let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
+        let confined = confined.unwrap().unwrap();
+        let attack = "echo evil >>.githooks/pre-commit; true";
+        let command = shell(&confined, ground.path("root"), attack);
+        runner().run(&command, LIMITS, &CancellationToken::new()).await.unwrap();
+        let is_kept = fs::read_to_string(&hook).unwrap() == "was\n";
+        assert_eq!(is_kept, ground.level == Level::Bwrap, "{}", ground.level);
+        let told = confined.changed_control_files();
+        assert_eq!(told.contains(&hook), !is_kept, "{}: {told:?}", ground.level);
+    }
+}
+
 #[tokio::test]
 async fn g3_a_root_that_names_a_repository_which_does_not_name_it_is_not_shown_it() {
     for ground in Ground::each().await {
