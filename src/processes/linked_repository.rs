@@ -2,9 +2,9 @@
 //! and git cannot do without it.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::plain_file;
 use crate::protected_names::REPOSITORY;
 
 /// The most of a file that is read for a path.
@@ -85,10 +85,7 @@ fn read_line(path: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut text = String::new();
-    fs::File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    String::from_utf8(plain_file::read(path, MAX_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]

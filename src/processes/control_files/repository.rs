@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::observed::worktree;
 use super::survey::Survey;
-use super::{ControlFiles, REPOSITORY, is_file, kind};
+use super::{ControlFiles, REPOSITORY, kind};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
+use crate::processes::plain_file;
 
 /// Linked worktrees that are looked at.
 const MAX_WORKTREES: usize = 200;
@@ -226,9 +227,7 @@ fn without_links_above(path: &Path) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    is_file(path)
-        .then(|| fs::File::open(path).ok()?.take(MAX_SETTINGS).read_to_end(&mut text).ok())??;
+    let text = plain_file::read(path, MAX_SETTINGS).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
