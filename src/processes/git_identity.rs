@@ -20,7 +20,15 @@ pub(super) struct GitIdentity {
     email: Option<String>,
 }
 
-/// One line of a settings file.
+/// A value of a settings file. Its section and key are in lower case.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GitValue {
+    pub(super) section: String,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// A part of a line of a settings file.
 #[derive(Debug, PartialEq, Eq)]
 enum SettingsLine {
     Section(String),
@@ -52,25 +60,34 @@ impl GitIdentity {
     /// Adds what a file says. A later value counts instead of an earlier one.
     fn add_file(&mut self, path: &Path, home: &Path, depth: usize) {
         let Some(text) = read(path) else { return };
-        let mut section = String::new();
-        for line in text.lines() {
-            // The value may stand behind the name of its section.
-            for part in parsed(line) {
-                match part {
-                    SettingsLine::Section(name) => section = name,
-                    SettingsLine::Value { key, value } => match (section.as_str(), key.as_str()) {
-                        ("user", "name") => self.name = Some(value),
-                        ("user", "email") => self.email = Some(value),
-                        ("include", "path") if depth > 0 => {
-                            let included = included(&value, path, home);
-                            self.add_file(&included, home, depth - 1);
-                        }
-                        _ => {}
-                    },
+        for GitValue { section, key, value } in values(&text) {
+            match (section.as_str(), key.as_str()) {
+                ("user", "name") => self.name = Some(value),
+                ("user", "email") => self.email = Some(value),
+                ("include", "path") if depth > 0 => {
+                    let included = included(&value, path, home);
+                    self.add_file(&included, home, depth - 1);
                 }
+                _ => {}
             }
         }
     }
+}
+
+/// The values of a settings file in their order, but for those that git would not read.
+pub(super) fn values(text: &str) -> Vec<GitValue> {
+    let mut values = Vec::new();
+    let mut section = String::new();
+    // The value may stand behind the name of its section.
+    for part in text.lines().flat_map(parsed) {
+        match part {
+            SettingsLine::Section(name) => section = name,
+            SettingsLine::Value { key, value } => {
+                values.push(GitValue { section: section.clone(), key, value });
+            }
+        }
+    }
+    values
 }
 
 /// Where an included file is: below home, or relative to the file that names it.

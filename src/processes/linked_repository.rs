@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::plain_file;
+use super::{git_identity, plain_file};
 use crate::protected_names::REPOSITORY;
 
 /// The most of a file that is read for a path.
@@ -63,9 +63,10 @@ impl LinkedRepository {
     /// The settings of a submodule's repository name the root.
     fn of_submodule(directory: &Path, root: &Path) -> Option<Self> {
         let settings = read(&directory.join("config"))?;
-        let mut values = settings.lines().filter_map(|line| line.split_once('='));
-        let (_, worktree) = values.find(|(key, _)| key.trim().eq_ignore_ascii_case("worktree"))?;
-        let worktree = fs::canonicalize(directory.join(worktree.trim().trim_matches('"'))).ok()?;
+        let mut values = git_identity::values(&settings).into_iter();
+        // git takes the last one.
+        let named = values.rfind(|it| it.section == "core" && it.key == "worktree")?;
+        let worktree = fs::canonicalize(directory.join(named.value)).ok()?;
         let is_its_own = worktree == fs::canonicalize(root).ok()?;
         let root = root.to_owned();
         let found = Self { root, directory: directory.to_owned(), own: None };
@@ -147,7 +148,14 @@ mod tests {
         fs::write(root.join(".git"), "gitdir: ../.git\n").unwrap();
         let found = LinkedRepository::of(&root).unwrap();
         assert_eq!((&found.directory, found.own), (&repository, None));
-        fs::write(repository.join("config"), "[core]\n\tworktree = ../elsewhere\n").unwrap();
-        assert_eq!(LinkedRepository::of(&root), None);
+        let mut check = |settings: &str, expected: bool| {
+            fs::write(repository.join("config"), settings).unwrap();
+            assert_eq!(LinkedRepository::of(&root).is_some(), expected, "{settings}");
+        };
+        check("[core]\n\tworktree = ../elsewhere\n", false);
+        check("[core]\nworktree = ../part\nworktree = ../elsewhere\n", false);
+        check("[core]\nworktree = ../elsewhere\n[Core] WorkTree = \"../part\" # here\n", true);
+        check("[other]\nworktree = ../part\n", false);
+        check("[core]\nworktree = ../part\n[core \"x\"]\nworktree = ../elsewhere\n", true);
     }
 }

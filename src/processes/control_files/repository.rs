@@ -38,6 +38,7 @@ impl ControlFiles {
             let index = survey.index(&git);
             let top = top.unwrap_or_else(|| worktree(&git).to_owned());
             if let Ok(gitlinks) = &*index.gitlinks {
+                self.observed.is_cut |= MAX_GITLINKS < gitlinks.len();
                 for gitlink in gitlinks.iter().take(MAX_GITLINKS) {
                     self.linked(&top, gitlink);
                 }

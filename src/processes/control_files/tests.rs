@@ -217,6 +217,35 @@ fn a_root_that_is_no_directory_has_nothing() {
     assert!(found.masks.iter().next().is_none() && found.links.is_empty());
 }
 
+#[test]
+fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence() {
+    let ground = Ground::new(&[".git/config"]);
+    let worktrees = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            fs::create_dir_all(ground.path(&format!(".git/worktrees/{number}"))).unwrap();
+        }
+    };
+    worktrees(0..200);
+    assert!(!ground.found().observed.is_cut);
+    worktrees(200..201);
+    assert!(ground.found().observed.is_cut);
+
+    let ground = Ground::new(&["file"]);
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(ground.path("")).args(arguments);
+        assert!(git.output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    let entries: Vec<String> =
+        (0..501).map(|number| format!("160000,{},l{number}", "1".repeat(40))).collect();
+    for (these, is_cut) in [(&entries[..500], false), (&entries[500..], true)] {
+        let added = these.iter().flat_map(|entry| ["--cacheinfo", entry]);
+        git(&["update-index", "--add"].into_iter().chain(added).collect::<Vec<_>>());
+        assert_eq!(ground.found().observed.is_cut, is_cut);
+    }
+}
+
 /// A name need not be text.
 #[test]
 fn names_of_any_bytes_are_passed_over() {
