@@ -113,7 +113,7 @@ async fn g9_gitlinks_are_told() {
 async fn g9_an_index_that_cannot_be_read_is_told() {
     for ground in Ground::each(&[]).await {
         ground.repositories();
-        let unread = ["a git index that changed and cannot be looked at: .git/index"];
+        let unread = ["a git index that changed and cannot be read: .git/index"];
         ground.check("git update-index --split-index", &unread).await;
         ground.check("echo x >.git/index", &unread).await;
         // All that is in the next one may be new.
@@ -219,8 +219,8 @@ async fn g9_what_settings_name_and_was_missing_is_told() {
         ground.check("echo x >ordinary", &[]).await;
         let line = "mkdir -p deep/hooks && echo evil >deep/hooks/pre-commit; \
                     echo x >more.config; echo x >.git/if.config";
-        let told = "what git's settings name and was missing: .git/if.config, deep/hooks, \
-                    more.config";
+        let told = "files that git's settings name and that were missing: .git/if.config, \
+                    deep/hooks, more.config";
         let left = ground.left(line).await;
         assert!(left.iter().any(|line| line.starts_with(told)), "{:?}: {left:?}", ground.level);
         assert_eq!(ground.left("touch another").await.len(), 0);
@@ -257,7 +257,7 @@ async fn g9_set_user_id_files_are_told() {
             let told = set.first().map(|name| {
                 format!(
                     "a set-user-id or set-group-id file: {name} (whoever runs it has the rights \
-                     of its owner)"
+                     of its owner or its group)"
                 )
             });
             assert_eq!(left, Vec::from_iter(told), "{:?}: {line}", ground.level);
