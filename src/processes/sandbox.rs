@@ -65,6 +65,18 @@ enum Right {
     Write,
 }
 
+/// What a command is shown.
+#[derive(Debug)]
+struct ShownPlaces {
+    /// What is writable besides repositories of roots. Control files are looked for there.
+    roots: Vec<PathBuf>,
+    writable: Vec<Shown>,
+    /// What lies in nothing that is writable.
+    readable: Vec<Shown>,
+    /// Handles on what is writable.
+    opened: Vec<OwnedFd>,
+}
+
 /// What protects the files that a command is shown.
 #[derive(Debug, Default)]
 struct Held {
@@ -276,17 +288,8 @@ impl Sandbox {
 
     fn confine_at(&self, view: &View) -> io::Result<Confined> {
         let View { level, right, .. } = *view;
-        let (writable, readable, mut opened) = self.shown(&view.roots);
-        let roots: Vec<PathBuf> =
-            writable.iter().map(|shown| shown.from.path().to_owned()).collect();
-        let mut writable = shown::outermost(&writable);
-        for linked in LinkedRepository::of_all(&roots) {
-            let opens = shown::opened(&Shown::as_it_is(&linked.directory));
-            let (shown, handle) = opens.unzip();
-            writable.extend(shown);
-            opened.extend(handle);
-        }
-        let readable = without(readable, &writable);
+        let shown = self.shown(view.roots.iter().map(PathBuf::as_path));
+        let ShownPlaces { roots, writable, readable, mut opened } = shown;
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);
@@ -340,16 +343,25 @@ impl Sandbox {
         Held { placeholders, masks, before, is_cut: denied.is_cut }
     }
 
-    /// What commands may write, and what they may read besides, with handles on the former. What
-    /// has vanished, or has become a link, is left out.
-    fn shown(&self, roots: &[PathBuf]) -> (Vec<Shown>, Vec<Shown>, Vec<OwnedFd>) {
+    /// What commands may write, with the repositories of these roots, and what they may read
+    /// besides. What has vanished, or has become a link, is left out.
+    fn shown<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> ShownPlaces {
         let places = self.places();
-        let roots = roots.iter().map(|root| Shown::as_it_is(root));
-        let writable = roots.chain(places.writable.iter().cloned());
-        let (writable, handles) = writable.filter_map(|place| shown::opened(&place)).unzip();
+        let all = roots.map(Shown::as_it_is).chain(places.writable.iter().cloned());
+        let (all, mut opened): (Vec<Shown>, Vec<OwnedFd>) =
+            all.filter_map(|place| shown::opened(&place)).unzip();
+        let roots: Vec<PathBuf> = all.iter().map(|shown| shown.from.path().to_owned()).collect();
+        let mut writable = shown::outermost(&all);
+        for linked in LinkedRepository::of_all(&roots) {
+            let opens = shown::opened(&Shown::as_it_is(&linked.directory));
+            let (shown, handle) = opens.unzip();
+            writable.extend(shown);
+            opened.extend(handle);
+        }
         let readable = places.readable.iter().chain(self.0.of_login.get().into_iter().flatten());
-        let readable = readable.filter_map(|place| Some(shown::opened(place)?.0));
-        (writable, readable.collect(), handles)
+        let readable = readable.filter_map(|place| Some(shown::opened(place)?.0)).collect();
+        let readable = without(readable, &writable);
+        ShownPlaces { roots, writable, readable, opened }
     }
 
     /// Resolved once, before the first command runs.
