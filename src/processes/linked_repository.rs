@@ -148,7 +148,7 @@ mod tests {
         fs::write(root.join(".git"), "gitdir: ../.git\n").unwrap();
         let found = LinkedRepository::of(&root).unwrap();
         assert_eq!((&found.directory, found.own), (&repository, None));
-        let mut check = |settings: &str, expected: bool| {
+        let check = |settings: &str, expected: bool| {
             fs::write(repository.join("config"), settings).unwrap();
             assert_eq!(LinkedRepository::of(&root).is_some(), expected, "{settings}");
         };
