@@ -358,7 +358,7 @@ mod tests {
         assert!(look().is_empty());
         for mode in [0o4755, 0o2755] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(look(), [path.clone()]);
+            assert_eq!(look(), std::slice::from_ref(&path));
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o1755)).unwrap();
         assert!(look().is_empty());
