@@ -31,6 +31,7 @@ mod piped;
 mod place;
 pub(crate) mod placeholders;
 pub(crate) mod places;
+mod plain_file;
 mod probe;
 mod protocol;
 mod runner;

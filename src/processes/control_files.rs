@@ -15,7 +15,7 @@ pub(crate) use self::finds::{FindKind, Finds};
 pub(super) use self::look::LookBefore;
 use self::observed::Observed;
 use self::snapshot::Snapshot;
-pub(super) use self::survey::{FileModes, Survey};
+pub(super) use self::survey::Survey;
 
 mod finds;
 mod git_index;
@@ -37,6 +37,8 @@ pub(super) struct ControlFiles {
     /// another file in its place.
     pub(super) links: Vec<PathBuf>,
     roots: Vec<PathBuf>,
+    /// Repositories of roots that lie outside of them all.
+    linked: Vec<LinkedRepository>,
     repositories: BTreeSet<PathBuf>,
     /// What else of repositories other programs obey.
     observed: Observed,
@@ -47,28 +49,28 @@ pub(super) struct ControlFiles {
 
 impl ControlFiles {
     /// Looks at the disk. `roots` have no links in them.
-    pub(super) fn find(roots: &[PathBuf], survey: &Survey, modes: FileModes) -> Self {
+    pub(super) fn find(roots: &[PathBuf], survey: &Survey) -> Self {
         let mut found = Self {
             masks: Masks::default(),
             links: Vec::new(),
             roots: roots.to_vec(),
+            linked: LinkedRepository::of_all(roots),
             repositories: BTreeSet::new(),
             observed: Observed::default(),
             unread: BTreeMap::new(),
         };
-        let linked = LinkedRepository::of_all(roots);
-        found.roots.extend(linked.iter().map(|linked| linked.directory.clone()));
+        found.roots.extend(found.linked.iter().map(|linked| linked.directory.clone()));
         for root in roots {
             found.top(root);
-            let surveyed = survey.look(root, modes);
+            let surveyed = survey.look(root);
             for holder in &surveyed.holders {
                 found.holder(holder);
             }
             found.observed.set_id.extend(surveyed.set_id);
             found.observed.is_cut |= surveyed.is_cut;
         }
-        for linked in &linked {
-            found.linked_repository(linked);
+        for linked in found.linked.clone() {
+            found.linked_repository(&linked);
         }
         found.indexes(survey);
         found

@@ -1,9 +1,10 @@
 //! Finds the name under which a person commits, for the git of commands in bubblewrap: home is
 //! empty there, and without a name git commits nothing.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::plain_file;
 
 /// The most that is read of one settings file.
 const MAX_SETTINGS: u64 = 256 << 10;
@@ -19,7 +20,15 @@ pub(super) struct GitIdentity {
     email: Option<String>,
 }
 
-/// One line of a settings file.
+/// A value of a settings file. Its section and key are in lower case.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct GitValue {
+    pub(super) section: String,
+    pub(super) key: String,
+    pub(super) value: String,
+}
+
+/// A part of a line of a settings file.
 #[derive(Debug, PartialEq, Eq)]
 enum SettingsLine {
     Section(String),
@@ -51,25 +60,34 @@ impl GitIdentity {
     /// Adds what a file says. A later value counts instead of an earlier one.
     fn add_file(&mut self, path: &Path, home: &Path, depth: usize) {
         let Some(text) = read(path) else { return };
-        let mut section = String::new();
-        for line in text.lines() {
-            // The value may stand behind the name of its section.
-            for part in parsed(line) {
-                match part {
-                    SettingsLine::Section(name) => section = name,
-                    SettingsLine::Value { key, value } => match (section.as_str(), key.as_str()) {
-                        ("user", "name") => self.name = Some(value),
-                        ("user", "email") => self.email = Some(value),
-                        ("include", "path") if depth > 0 => {
-                            let included = included(&value, path, home);
-                            self.add_file(&included, home, depth - 1);
-                        }
-                        _ => {}
-                    },
+        for GitValue { section, key, value } in values(&text) {
+            match (section.as_str(), key.as_str()) {
+                ("user", "name") => self.name = Some(value),
+                ("user", "email") => self.email = Some(value),
+                ("include", "path") if depth > 0 => {
+                    let included = included(&value, path, home);
+                    self.add_file(&included, home, depth - 1);
                 }
+                _ => {}
             }
         }
     }
+}
+
+/// The values of a settings file in their order, but for those that git would not read.
+pub(super) fn values(text: &str) -> Vec<GitValue> {
+    let mut values = Vec::new();
+    let mut section = String::new();
+    // The value may stand behind the name of its section.
+    for part in text.lines().flat_map(parsed) {
+        match part {
+            SettingsLine::Section(name) => section = name,
+            SettingsLine::Value { key, value } => {
+                values.push(GitValue { section: section.clone(), key, value });
+            }
+        }
+    }
+    values
 }
 
 /// Where an included file is: below home, or relative to the file that names it.
@@ -137,19 +155,14 @@ fn quoted(value: &str) -> String {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let file = File::open(path).ok()?;
-    // A pipe would keep the command waiting.
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_SETTINGS).read_to_end(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+    // Many people keep their settings elsewhere, and a link to them in home.
+    let path = fs::canonicalize(path).ok()?;
+    String::from_utf8(plain_file::read(&path, MAX_SETTINGS).ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
 
@@ -194,6 +207,21 @@ mod tests {
             ("own", "[include]\npath = .gitconfig\n"),
         ]);
         assert_eq!(told.unwrap(), "[user]\n\tname = \"first\"\n");
+    }
+
+    #[test]
+    fn a_link_is_followed_and_a_pipe_keeps_nobody_waiting() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        fs::write(path("dotfile"), "[user]\nname = Ada\n").unwrap();
+        std::os::unix::fs::symlink("dotfile", path(".gitconfig")).unwrap();
+        fs::create_dir_all(path(".config/git")).unwrap();
+        mkfifoat(CWD, path(".config/git/config"), Mode::RUSR | Mode::WUSR).unwrap();
+        let told = || GitIdentity::of_person(home.path()).settings();
+        assert_eq!(told().unwrap(), "[user]\n\tname = \"Ada\"\n");
+        fs::remove_file(path("dotfile")).unwrap();
+        mkfifoat(CWD, path("dotfile"), Mode::RUSR | Mode::WUSR).unwrap();
+        assert_eq!(told(), None);
     }
 
     #[test]

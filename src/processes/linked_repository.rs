@@ -2,9 +2,9 @@
 //! and git cannot do without it.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::{git_identity, plain_file};
 use crate::protected_names::REPOSITORY;
 
 /// The most of a file that is read for a path.
@@ -14,6 +14,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// does; what other programs obey in it is protected as in a repository that lies in a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkedRepository {
+    pub(super) root: PathBuf,
     /// The directory with the objects and settings.
     pub(super) directory: PathBuf,
     /// Of a linked worktree, the directory in the repository that is its own.
@@ -28,7 +29,7 @@ impl LinkedRepository {
         let named = read_line(&file)?;
         let named = named.strip_prefix("gitdir:")?.trim();
         let directory = fs::canonicalize(root.join(named)).ok()?;
-        let found = Self::of_worktree(&directory, &file)
+        let found = Self::of_worktree(&directory, &file, root)
             .or_else(|| Self::of_submodule(&directory, root))?;
         let is_apart = !found.directory.starts_with(root) && !root.starts_with(&found.directory);
         is_apart.then_some(found)
@@ -48,24 +49,27 @@ impl LinkedRepository {
     }
 
     /// `own` is `worktrees/NAME` of a repository, and names the `.git` of the root.
-    fn of_worktree(own: &Path, file: &Path) -> Option<Self> {
+    fn of_worktree(own: &Path, file: &Path, root: &Path) -> Option<Self> {
         let back = read_line(&own.join("gitdir"))?;
         let is_its_own = fs::canonicalize(own.join(back)).ok()? == fs::canonicalize(file).ok()?;
         let worktrees = own.parent().filter(|parent| parent.ends_with("worktrees"))?;
         let directory = worktrees.parent()?;
         let common = fs::canonicalize(own.join(read_line(&own.join("commondir"))?)).ok()?;
-        let found = Self { directory: directory.to_owned(), own: Some(own.to_owned()) };
+        let root = root.to_owned();
+        let found = Self { root, directory: directory.to_owned(), own: Some(own.to_owned()) };
         (is_its_own && common == directory && is_repository(directory)).then_some(found)
     }
 
     /// The settings of a submodule's repository name the root.
     fn of_submodule(directory: &Path, root: &Path) -> Option<Self> {
         let settings = read(&directory.join("config"))?;
-        let mut values = settings.lines().filter_map(|line| line.split_once('='));
-        let (_, worktree) = values.find(|(key, _)| key.trim().eq_ignore_ascii_case("worktree"))?;
-        let worktree = fs::canonicalize(directory.join(worktree.trim().trim_matches('"'))).ok()?;
+        let mut values = git_identity::values(&settings).into_iter();
+        // git takes the last one.
+        let named = values.rfind(|it| it.section == "core" && it.key == "worktree")?;
+        let worktree = fs::canonicalize(directory.join(named.value)).ok()?;
         let is_its_own = worktree == fs::canonicalize(root).ok()?;
-        let found = Self { directory: directory.to_owned(), own: None };
+        let root = root.to_owned();
+        let found = Self { root, directory: directory.to_owned(), own: None };
         (is_its_own && is_repository(directory)).then_some(found)
     }
 }
@@ -82,10 +86,7 @@ fn read_line(path: &Path) -> Option<String> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut text = String::new();
-    fs::File::open(path).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
-    Some(text)
+    String::from_utf8(plain_file::read(path, MAX_BYTES).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -147,7 +148,14 @@ mod tests {
         fs::write(root.join(".git"), "gitdir: ../.git\n").unwrap();
         let found = LinkedRepository::of(&root).unwrap();
         assert_eq!((&found.directory, found.own), (&repository, None));
-        fs::write(repository.join("config"), "[core]\n\tworktree = ../elsewhere\n").unwrap();
-        assert_eq!(LinkedRepository::of(&root), None);
+        let check = |settings: &str, expected: bool| {
+            fs::write(repository.join("config"), settings).unwrap();
+            assert_eq!(LinkedRepository::of(&root).is_some(), expected, "{settings}");
+        };
+        check("[core]\n\tworktree = ../elsewhere\n", false);
+        check("[core]\nworktree = ../part\nworktree = ../elsewhere\n", false);
+        check("[core]\nworktree = ../elsewhere\n[Core] WorkTree = \"../part\" # here\n", true);
+        check("[other]\nworktree = ../part\n", false);
+        check("[core]\nworktree = ../part\n[core \"x\"]\nworktree = ../elsewhere\n", true);
     }
 }

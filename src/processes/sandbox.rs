@@ -20,7 +20,7 @@ pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
 use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
-use super::control_files::{ControlFiles, FileModes, Finds, LookBefore, Survey};
+use super::control_files::{ControlFiles, Finds, LookBefore, Survey};
 use super::git_identity::GitIdentity;
 use super::handles;
 use super::linked_repository::LinkedRepository;
@@ -63,6 +63,18 @@ enum Right {
     Read,
     WriteUnapproved,
     Write,
+}
+
+/// What a command is shown.
+#[derive(Debug)]
+struct ShownPlaces {
+    /// What is writable besides repositories of roots. Control files are looked for there.
+    roots: Vec<PathBuf>,
+    writable: Vec<Shown>,
+    /// What lies in nothing that is writable.
+    readable: Vec<Shown>,
+    /// Handles on what is writable.
+    opened: Vec<OwnedFd>,
 }
 
 /// What protects the files that a command is shown.
@@ -109,13 +121,12 @@ pub(crate) struct WorkspaceWatch {
     sandbox: Sandbox,
     roots: Vec<PathBuf>,
     before: LookBefore,
-    modes: FileModes,
 }
 
 impl WorkspaceWatch {
     /// What the command has made or changed that other programs obey. Reads the disk.
     pub(crate) fn finds(&self) -> Finds {
-        self.before.finds(self.sandbox.control_files(&self.roots, self.modes))
+        self.before.finds(self.sandbox.control_files(&self.roots))
     }
 }
 
@@ -277,21 +288,11 @@ impl Sandbox {
 
     fn confine_at(&self, view: &View) -> io::Result<Confined> {
         let View { level, right, .. } = *view;
-        let (writable, readable, mut opened) = self.shown(&view.roots);
-        let roots: Vec<PathBuf> =
-            writable.iter().map(|shown| shown.from.path().to_owned()).collect();
-        let mut writable = shown::outermost(&writable);
-        for linked in LinkedRepository::of_all(&roots) {
-            let opens = shown::opened(&Shown::as_it_is(&linked.directory));
-            let (shown, handle) = opens.unzip();
-            writable.extend(shown);
-            opened.extend(handle);
-        }
-        let readable = without(readable, &writable);
+        let shown = self.shown(view.roots.iter().map(PathBuf::as_path));
+        let ShownPlaces { roots, writable, readable, mut opened } = shown;
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);
-        let modes = modes_at(Some(level));
         let mut held = Held::default();
         let (mut masks, mut mounted) = (Vec::new(), Vec::new());
         if level == Level::Bwrap {
@@ -301,14 +302,14 @@ impl Sandbox {
             mounted = mounted_below(&writable)?;
         } else if !reads_only {
             // It has rules that allow, and none that deny.
-            held.before = LookBefore::of_open(&mut self.control_files(&roots, modes));
+            held.before = LookBefore::of_open(&mut self.control_files(&roots));
         }
         let (temporary, own) = self.temporary(view.session.as_deref())?;
         let temporary = temporary.into();
         let confinement =
             Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
         let guard = Guard { _placeholders: held.placeholders, _temporary: own, _opened: opened };
-        let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before, modes };
+        let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before };
         Ok(Confined {
             confinement: Arc::new(confinement),
             is_cut: held.is_cut,
@@ -331,7 +332,7 @@ impl Sandbox {
         }
         let mut before = LookBefore::default();
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
-            let mut found = self.control_files(roots, modes_at(Some(Level::Bwrap)));
+            let mut found = self.control_files(roots);
             before = LookBefore::of_protected(&mut found);
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
@@ -342,16 +343,25 @@ impl Sandbox {
         Held { placeholders, masks, before, is_cut: denied.is_cut }
     }
 
-    /// What commands may write, and what they may read besides, with handles on the former. What
-    /// has vanished, or has become a link, is left out.
-    fn shown(&self, roots: &[PathBuf]) -> (Vec<Shown>, Vec<Shown>, Vec<OwnedFd>) {
+    /// What commands may write, with the repositories of these roots, and what they may read
+    /// besides. What has vanished, or has become a link, is left out.
+    fn shown<'a>(&self, roots: impl Iterator<Item = &'a Path>) -> ShownPlaces {
         let places = self.places();
-        let roots = roots.iter().map(|root| Shown::as_it_is(root));
-        let writable = roots.chain(places.writable.iter().cloned());
-        let (writable, handles) = writable.filter_map(|place| shown::opened(&place)).unzip();
+        let all = roots.map(Shown::as_it_is).chain(places.writable.iter().cloned());
+        let (all, mut opened): (Vec<Shown>, Vec<OwnedFd>) =
+            all.filter_map(|place| shown::opened(&place)).unzip();
+        let roots: Vec<PathBuf> = all.iter().map(|shown| shown.from.path().to_owned()).collect();
+        let mut writable = shown::outermost(&all);
+        for linked in LinkedRepository::of_all(&roots) {
+            let opens = shown::opened(&Shown::as_it_is(&linked.directory));
+            let (shown, handle) = opens.unzip();
+            writable.extend(shown);
+            opened.extend(handle);
+        }
         let readable = places.readable.iter().chain(self.0.of_login.get().into_iter().flatten());
-        let readable = readable.filter_map(|place| Some(shown::opened(place)?.0));
-        (writable, readable.collect(), handles)
+        let readable = readable.filter_map(|place| Some(shown::opened(place)?.0)).collect();
+        let readable = without(readable, &writable);
+        ShownPlaces { roots, writable, readable, opened }
     }
 
     /// Resolved once, before the first command runs.
@@ -367,8 +377,8 @@ impl Sandbox {
         })
     }
 
-    fn control_files(&self, roots: &[PathBuf], modes: FileModes) -> ControlFiles {
-        ControlFiles::find(roots, &self.0.survey, modes)
+    fn control_files(&self, roots: &[PathBuf]) -> ControlFiles {
+        ControlFiles::find(roots, &self.0.survey)
     }
 
     /// Watches these roots for a command that runs outside of any sandbox.
@@ -378,9 +388,8 @@ impl Sandbox {
             let writable = sandbox.places().writable.iter().map(|place| place.from.path());
             let all = roots.iter().map(PathBuf::as_path).chain(writable);
             let roots: Vec<PathBuf> = all.map(Path::to_owned).collect();
-            let modes = modes_at(None);
-            let before = LookBefore::of_open(&mut sandbox.control_files(&roots, modes));
-            WorkspaceWatch { sandbox, roots, before, modes }
+            let before = LookBefore::of_open(&mut sandbox.control_files(&roots));
+            WorkspaceWatch { sandbox, roots, before }
         };
         tokio::task::spawn_blocking(look).await.map_err(io::Error::other)
     }
@@ -447,14 +456,6 @@ fn is_exchanged(error: &io::Error) -> bool {
 /// Whether this user may. bubblewrap ends where it may not; a command could not look either.
 fn may_look(place: &Path) -> bool {
     access(place, Access::EXISTS) != Err(Errno::ACCESS)
-}
-
-/// Whether a command at this level can leave set-user-id files.
-fn modes_at(level: Option<Level>) -> FileModes {
-    match level {
-        Some(Level::Bwrap) => FileModes::PassedOver,
-        Some(Level::Landlock) | None => FileModes::LookedAt,
-    }
 }
 
 /// Those that lie in nothing that is writable.

@@ -58,6 +58,10 @@ const DENIED: &[c_long] = &[
     OPEN_TREE_ATTR,
 ];
 
+/// Their flags and modes are in memory, where a filter cannot look. Programs do without them as on
+/// an older kernel: with `clone` and `openat`.
+const UNKNOWN: &[c_long] = &[libc::SYS_clone3, libc::SYS_openat2];
+
 /// Shared memory, semaphores and queues that belong to no file: Landlock has no rule for them,
 /// and every process of the user reaches them. In bubblewrap they are the command's own.
 const SHARED_OBJECTS: &[c_long] = &[
@@ -99,10 +103,12 @@ const MODES: &[c_long] = &[
     FCHMODAT2,
 ];
 
-/// The bit of a mode by which a program runs as its owner. On a directory it means nothing.
+/// The bit of a mode by which a program runs as its owner. On a directory it means nothing, so
+/// every change to it can be refused.
 const SETS_USER: u64 = 0o4000;
 
-/// The same with the bit for the group, which on a directory has another meaning.
+/// The same with the bit for the group. On a directory it has another meaning, so a filter, which
+/// does not see what the path leads to, refuses it only where a file is made.
 const SETS_ID: u64 = 0o6000;
 
 /// Changes of mode, each with the place of the mode.
@@ -210,8 +216,7 @@ pub(super) fn filters(confinement: &Confinement) -> Result<Vec<BpfProgram>, Back
         calls.extend(always(TIMES));
     }
     let refused = filter(calls, refuse(libc::EPERM))?;
-    // Its flags are in memory, where a filter cannot look. Without it libc uses `clone`.
-    let unknown = filter(always(&[libc::SYS_clone3]), refuse(libc::ENOSYS))?;
+    let unknown = filter(always(UNKNOWN), refuse(libc::ENOSYS))?;
     let mut filters = vec![kill_x32(refused), unknown];
     if level == Level::Landlock {
         filters.push(filter(always(EXTENDED_ATTRIBUTES), refuse(libc::EOPNOTSUPP))?);
@@ -290,7 +295,8 @@ fn refused(level: Level, network: Network) -> Result<Rules, BackendError> {
 }
 
 /// Refuses to make a program that runs as its owner for whoever starts it: outside of the sandbox
-/// that may be anybody.
+/// that may be anybody. One that runs as its group can still be made of a file that is there: where
+/// the supervisor does not change the modes, it is told.
 fn set_user_id() -> Result<Rules, BackendError> {
     let mut rules = Rules::new();
     for (call, mode) in MODE_CHANGES {

@@ -62,19 +62,27 @@ impl FindKind {
             Self::ControlFile => {
                 ["a control file made or changed", "control files made or changed"]
             }
-            Self::TopRepository => ["a repository where there was none"; 2],
+            Self::TopRepository => {
+                ["a repository where there was none", "repositories where there were none"]
+            }
             Self::NestedRepository => ["a nested repository", "nested repositories"],
             Self::BareRepository => [
                 "a directory that git takes for a repository",
                 "directories that git takes for repositories",
             ],
             Self::Gitlink => ["a gitlink in a git index", "gitlinks in a git index"],
-            Self::UnreadIndex => ["a git index that changed and cannot be looked at"; 2],
-            Self::RebaseTodo => ["a rebase that runs commands"; 2],
+            Self::UnreadIndex => [
+                "a git index that changed and cannot be read",
+                "git indexes that changed and cannot be read",
+            ],
+            Self::RebaseTodo => ["a rebase that runs commands", "rebases that run commands"],
             Self::Remote => {
                 ["a remote outside of git's settings", "remotes outside of git's settings"]
             }
-            Self::SettingsTarget => ["what git's settings name and was missing"; 2],
+            Self::SettingsTarget => [
+                "a file that git's settings name and that was missing",
+                "files that git's settings name and that were missing",
+            ],
             Self::SetId => {
                 ["a set-user-id or set-group-id file", "set-user-id or set-group-id files"]
             }
@@ -93,7 +101,7 @@ impl FindKind {
             Self::RebaseTodo => "`git rebase --continue` runs them",
             Self::Remote => "`git fetch` and `git pull` obey it by its name",
             Self::SettingsTarget => "git obeys it from now on",
-            Self::SetId => "whoever runs it has the rights of its owner",
+            Self::SetId => "whoever runs it has the rights of its owner or its group",
         }
     }
 }
@@ -160,11 +168,24 @@ mod tests {
         nested repositories: /w/one, /w/sub0, /w/sub1, /w/sub2, /w/sub3 and 2 more (git that is used there obeys its settings and hooks)
         a directory that git takes for a repository: /w/one (git that is used there obeys its settings and hooks)
         a gitlink in a git index: /w/one (git enters the repository there, and obeys its settings)
-        a git index that changed and cannot be looked at: /w/one (it may hold gitlinks)
+        a git index that changed and cannot be read: /w/one (it may hold gitlinks)
         a rebase that runs commands: /w/one (`git rebase --continue` runs them)
         a remote outside of git's settings: /w/one (`git fetch` and `git pull` obey it by its name)
-        what git's settings name and was missing: /w/one (git obeys it from now on)
-        set-user-id or set-group-id files: /w/a\nb, /w/one (whoever runs it has the rights of its owner)
+        a file that git's settings name and that was missing: /w/one (git obeys it from now on)
+        set-user-id or set-group-id files: /w/a\nb, /w/one (whoever runs it has the rights of its owner or its group)
         ");
+    }
+
+    #[test]
+    fn several_of_each_kind_are_named_otherwise_than_one() {
+        for kind in FindKind::ALL {
+            let [one, several] = kind.names();
+            assert_ne!(one, several);
+            let mut finds = Finds::default();
+            finds.add(kind, "/w/one".into());
+            finds.add(kind, "/w/two".into());
+            let told = format!("{several}: /w/one, /w/two ({})", kind.reason());
+            assert_eq!(finds.lines(), [told]);
+        }
     }
 }

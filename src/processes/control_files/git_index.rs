@@ -4,11 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use crate::processes::plain_file;
 
 /// An index of a million files has about this size.
 const MAX_BYTES: u64 = 128 << 20;
@@ -55,26 +55,15 @@ const SPLIT: &[u8] = b"link";
 
 /// Reads the index at `path`. One that is missing has no gitlinks.
 pub(super) fn gitlinks(path: &Path) -> Result<Gitlinks, Unreadable> {
-    let bytes = match read(path) {
+    // Of one that is too long no part is taken for the whole.
+    let bytes = match plain_file::read(path, MAX_BYTES + 1) {
+        Ok(bytes) if MAX_BYTES < bytes.len() as u64 => return Err(Unreadable),
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Gitlinks::new()),
         Err(_) => return Err(Unreadable),
     };
     let read = OBJECT_IDS.into_iter().find_map(|id| parse(&bytes, id));
     read.ok_or(Unreadable)
-}
-
-/// Reads a plain file. A link, a pipe or a device is none.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || MAX_BYTES < metadata.len() {
-        return Err(io::Error::other("no index"));
-    }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or_default());
-    file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The gitlinks of an index whose object ids have this length. `None` where it is not of this
@@ -189,6 +178,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
 
     use tempfile::TempDir;

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::finds::{FindKind, Finds};
 use super::git_index::{Gitlinks, Unreadable};
 use super::{Snapshot, is_file};
+use crate::processes::plain_file;
 
 /// The file in which git keeps the rest of a rebase.
 const TODO: &str = "rebase-merge/git-rebase-todo";
@@ -149,20 +149,18 @@ pub(super) fn worktree(git: &Path) -> &Path {
 
 /// Whether the rest of a rebase runs commands. What is too long to read may.
 fn runs_commands(path: &Path) -> bool {
-    let mut text = Vec::new();
-    let file = fs::File::open(path).ok().filter(|_| is_file(path));
-    let Some(Ok(length)) = file.map(|file| file.take(MAX_TODO).read_to_end(&mut text)) else {
-        return false;
-    };
+    let Ok(text) = plain_file::read(path, MAX_TODO) else { return false };
     let is_command = |line: &[u8]| {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         words.next().is_some_and(|word| matches!(word, b"exec" | b"x" | b"-x"))
     };
-    length as u64 == MAX_TODO || text.split(|byte| *byte == b'\n').any(is_command)
+    text.len() as u64 == MAX_TODO || text.split(|byte| *byte == b'\n').any(is_command)
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
 
     #[test]
@@ -182,6 +180,9 @@ mod tests {
         assert!(!runs_commands(&path));
         fs::create_dir(&path).unwrap();
         assert!(!runs_commands(&path));
+        let pipe = directory.path().join("pipe");
+        mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(!runs_commands(&pipe));
     }
 
     #[test]

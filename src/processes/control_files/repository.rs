@@ -1,14 +1,16 @@
 //! Protects what of a git repository is not data: programs, and settings that name programs.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::observed::worktree;
 use super::survey::Survey;
-use super::{ControlFiles, REPOSITORY, is_file, kind};
+use super::{ControlFiles, REPOSITORY, kind};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
+use crate::processes::plain_file;
 
 /// Linked worktrees that are looked at.
 const MAX_WORKTREES: usize = 200;
@@ -39,6 +41,7 @@ impl ControlFiles {
             let index = survey.index(&git);
             let top = top.unwrap_or_else(|| worktree(&git).to_owned());
             if let Ok(gitlinks) = &*index.gitlinks {
+                self.observed.is_cut |= MAX_GITLINKS < gitlinks.len();
                 for gitlink in gitlinks.iter().take(MAX_GITLINKS) {
                     self.linked(&top, gitlink);
                 }
@@ -90,8 +93,10 @@ impl ControlFiles {
         for name in ["HEAD", "index"] {
             self.present(&linked.directory.join(name));
         }
-        for other in worktrees(&linked.directory).filter(|other| other != own) {
-            self.present(&other);
+        for other in self.linked_worktrees(&linked.directory) {
+            if other != *own {
+                self.present(&other);
+            }
         }
     }
 
@@ -122,20 +127,40 @@ impl ControlFiles {
         for name in ["config", "info/attributes"] {
             self.protect(&git.join(name), Placeholder::EmptyFile);
         }
-        self.worktrees(git);
-        self.named_in_settings(git);
+        let worktrees = self.linked_worktrees(git);
+        self.worktrees(git, &worktrees);
+        self.named_in_settings(git, &self.tops(git, top, &worktrees));
+    }
+
+    /// The directories of a repository's linked worktrees.
+    fn linked_worktrees(&mut self, git: &Path) -> Vec<PathBuf> {
+        let mut entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
+        let paths = entries.by_ref().take(MAX_WORKTREES).map(|entry| entry.path());
+        let found = paths.filter(|path| kind(path).is_some_and(|kind| kind.is_dir())).collect();
+        self.observed.is_cut |= entries.next().is_some();
+        found
     }
 
     /// The directories of linked worktrees say where the settings are, too.
-    fn worktrees(&mut self, git: &Path) {
-        for worktree in worktrees(git) {
-            if !self.repositories.contains(&worktree) {
+    fn worktrees(&mut self, git: &Path, worktrees: &[PathBuf]) {
+        for worktree in worktrees {
+            if !self.repositories.contains(worktree) {
                 self.unread.entry(worktree.clone()).or_default();
             }
             self.present(&worktree.join("commondir"));
             self.present(&worktree.join("gitdir"));
-            self.worktree_settings(git, &worktree);
+            self.worktree_settings(git, worktree);
         }
+    }
+
+    /// The directories in which git runs with the settings of a repository. Relative paths in them
+    /// begin there. What comes with a push runs in git's own.
+    fn tops(&self, git: &Path, top: Option<&Path>, worktrees: &[PathBuf]) -> BTreeSet<PathBuf> {
+        let of_roots = self.linked.iter().filter(|linked| linked.directory == git);
+        let mut tops: BTreeSet<PathBuf> = of_roots.map(|linked| linked.root.clone()).collect();
+        tops.extend([git, top.unwrap_or_else(|| worktree(git))].map(Path::to_owned));
+        tops.extend(worktrees.iter().filter_map(|own| top_of_worktree(own)));
+        tops
     }
 
     /// Settings of one worktree, which git looks for only where the others say so.
@@ -150,34 +175,39 @@ impl ControlFiles {
     }
 
     /// Directories of hooks and further settings that the repository's settings name.
-    fn named_in_settings(&mut self, git: &Path) {
+    fn named_in_settings(&mut self, git: &Path, tops: &BTreeSet<PathBuf>) {
         let Some(settings) = read(&git.join("config")) else { return };
-        let worktree = git.parent().unwrap_or(git);
         for (key, value) in settings.lines().filter_map(setting) {
-            let base = match key.as_str() {
-                "hookspath" | "attributesfile" => worktree,
-                "path" => git,
+            let bases: Vec<&Path> = match key.as_str() {
+                "hookspath" | "attributesfile" => tops.iter().map(PathBuf::as_path).collect(),
+                "path" => vec![git],
                 _ => continue,
             };
-            if let Some(path) = without_links_above(&base.join(value))
-                && self.roots.iter().any(|root| path.starts_with(root) && path != *root)
-                && path != worktree
-            {
-                if kind(&path).is_none() {
-                    self.observed.missing_targets.insert(path);
-                } else {
-                    self.present(&path);
+            for path in bases.iter().filter_map(|base| without_links_above(&base.join(value))) {
+                if !tops.contains(&path) {
+                    self.named(path);
                 }
             }
         }
     }
+
+    /// Protects a path that settings name, if it lies in a root.
+    fn named(&mut self, path: PathBuf) {
+        if !self.roots.iter().any(|root| path.starts_with(root) && path != *root) {
+            return;
+        }
+        if kind(&path).is_none() {
+            self.observed.missing_targets.insert(path);
+        } else {
+            self.present(&path);
+        }
+    }
 }
 
-/// The directories of a repository's linked worktrees.
-fn worktrees(git: &Path) -> impl Iterator<Item = PathBuf> + use<> {
-    let entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
-    let paths = entries.take(MAX_WORKTREES).map(|entry| entry.path());
-    paths.filter(|path| kind(path).is_some_and(|kind| kind.is_dir()))
+/// The top of a linked worktree, by its directory in the repository.
+fn top_of_worktree(own: &Path) -> Option<PathBuf> {
+    let named = read(&own.join("gitdir"))?;
+    fs::canonicalize(own.join(named.trim_end()).parent()?).ok()
 }
 
 /// A key in lower case, and its value without quotes.
@@ -205,9 +235,7 @@ fn without_links_above(path: &Path) -> Option<PathBuf> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let mut text = Vec::new();
-    is_file(path)
-        .then(|| fs::File::open(path).ok()?.take(MAX_SETTINGS).read_to_end(&mut text).ok())??;
+    let text = plain_file::read(path, MAX_SETTINGS).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 

@@ -65,20 +65,11 @@ pub(super) struct Listing {
     pub(super) has_repository: bool,
     /// Whether git takes the directory itself for a repository.
     pub(super) is_bare: bool,
-    /// Set-user-id and set-group-id files. `None`: nobody has looked for them.
-    pub(super) set_id: Option<Vec<OsString>>,
+    /// Set-user-id and set-group-id files.
+    pub(super) set_id: Vec<OsString>,
     subdirectories: Vec<OsString>,
     /// There are more subdirectories than are looked at.
     is_cut: bool,
-}
-
-/// Whether the modes of files are looked at. Where no command can set a set-user-id bit, they need
-/// not be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FileModes {
-    #[default]
-    PassedOver,
-    LookedAt,
 }
 
 /// What was found in a root.
@@ -121,7 +112,7 @@ type Stamp = (u64, u64, i64, i64);
 
 impl Survey {
     /// What is in a root, itself included.
-    pub(super) fn look(&self, root: &Path, modes: FileModes) -> SurveyedRoot {
+    pub(super) fn look(&self, root: &Path) -> SurveyedRoot {
         let remembered = {
             let mut roots = sync::lock(&self.roots);
             if MAX_ROOTS <= roots.len() && !roots.contains_key(root) {
@@ -129,7 +120,7 @@ impl Survey {
             }
             Arc::clone(roots.entry(root.to_owned()).or_default())
         };
-        sync::lock(&remembered).look_below(root, modes)
+        sync::lock(&remembered).look_below(root)
     }
 
     /// The index in a directory of git.
@@ -164,7 +155,6 @@ fn index_stamp(metadata: &Metadata) -> IndexStamp {
 /// One look at a root.
 struct Look<'a> {
     known: &'a mut Known,
-    modes: FileModes,
     /// The files whose modes may still be looked at.
     modes_left: usize,
     visited: HashSet<PathBuf>,
@@ -172,10 +162,9 @@ struct Look<'a> {
 }
 
 impl Known {
-    fn look_below(&mut self, root: &Path, modes: FileModes) -> SurveyedRoot {
+    fn look_below(&mut self, root: &Path) -> SurveyedRoot {
         let mut look = Look {
             known: self,
-            modes,
             modes_left: MAX_MODES,
             visited: HashSet::new(),
             found: SurveyedRoot::default(),
@@ -214,7 +203,7 @@ impl Look<'_> {
         if !is_new {
             return listing;
         }
-        for name in listing.set_id.iter().flatten() {
+        for name in &listing.set_id {
             self.found.set_id.push(directory.join(name));
         }
         let holds = !listing.controls.is_empty() || listing.has_repository || listing.is_bare;
@@ -232,17 +221,13 @@ impl Look<'_> {
             return Arc::default();
         };
         let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-        let wants_modes = self.modes == FileModes::LookedAt;
         if let Some((known, listing)) = self.known.listings.get(directory)
             && *known == stamp
-            && (!wants_modes || listing.set_id.is_some())
         {
             return Arc::clone(listing);
         }
         let mut listing = Listing::read(directory);
-        if wants_modes {
-            listing.set_id = Some(self.set_id_files(directory));
-        }
+        listing.set_id = self.set_id_files(directory);
         let listing = Arc::new(listing);
         if is_settled(&metadata) {
             let kept = (stamp, Arc::clone(&listing));
@@ -321,7 +306,7 @@ impl Listing {
             controls: names.filter(|name| kind(&directory.join(name)).is_some()).collect(),
             has_repository: kind(&directory.join(REPOSITORY)).is_some(),
             is_bare: BARE_REPOSITORY.iter().all(|name| kind(&directory.join(name)).is_some()),
-            set_id: None,
+            set_id: Vec::new(),
             subdirectories: Vec::new(),
             is_cut: true,
         }
@@ -338,15 +323,14 @@ mod tests {
     use super::*;
 
     fn found(survey: &Survey, root: &Path) -> Vec<String> {
-        let holders = survey.look(root, FileModes::PassedOver).holders.into_iter();
+        let holders = survey.look(root).holders.into_iter();
         let below = holders.map(|holder| holder.directory.strip_prefix(root).unwrap().to_owned());
         below.map(|path| path.display().to_string()).collect()
     }
 
     fn listing(known: &mut Known, directory: &Path) -> Arc<Listing> {
         let (visited, found) = (HashSet::new(), SurveyedRoot::default());
-        let modes = FileModes::PassedOver;
-        Look { known, modes, modes_left: 0, visited, found }.listing(directory)
+        Look { known, modes_left: 0, visited, found }.listing(directory)
     }
 
     #[test]
@@ -364,17 +348,20 @@ mod tests {
     }
 
     #[test]
-    fn set_user_id_files_are_found_where_they_are_looked_for() {
+    fn set_user_id_and_set_group_id_files_are_found() {
         use std::os::unix::fs::PermissionsExt as _;
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("tool");
         fs::write(&path, "").unwrap();
         let survey = Survey::default();
-        let look = |modes| survey.look(root.path(), modes).set_id;
-        assert!(look(FileModes::LookedAt).is_empty());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-        assert!(look(FileModes::PassedOver).is_empty());
-        assert_eq!(look(FileModes::LookedAt), [path]);
+        let look = || survey.look(root.path()).set_id;
+        assert!(look().is_empty());
+        for mode in [0o4755, 0o2755] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(look(), std::slice::from_ref(&path));
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1755)).unwrap();
+        assert!(look().is_empty());
     }
 
     #[test]
@@ -387,7 +374,7 @@ mod tests {
             fs::create_dir(root.path().join(format!("d{number:06}"))).unwrap();
         }
         assert_eq!(found(&survey, root.path()), ["zzz"]);
-        let unknown = Survey::default().look(root.path(), FileModes::PassedOver);
+        let unknown = Survey::default().look(root.path());
         assert!(unknown.holders.is_empty() && unknown.is_cut, "the flood is too small");
     }
 

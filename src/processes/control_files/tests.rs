@@ -26,7 +26,7 @@ impl Ground {
     }
 
     fn found(&self) -> ControlFiles {
-        ControlFiles::find(&[self.path("")], &Survey::default(), FileModes::PassedOver)
+        ControlFiles::find(&[self.path("")], &Survey::default())
     }
 
     /// One line for each mask.
@@ -176,6 +176,27 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
     ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
 }
 
+/// Relative paths begin at the top of each worktree.
+#[test]
+fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
+    let ground = Ground::new(&[
+        "main/.git/worktrees/w/commondir",
+        "main/.githooks/x",
+        "w/.githooks/x",
+        "elsewhere/HEAD",
+        "sub/.githooks/x",
+        ".githooks/x",
+    ]);
+    for settings in ["main/.git/config", "elsewhere/config"] {
+        fs::write(ground.path(settings), "[core]\n\thooksPath = .githooks\n").unwrap();
+    }
+    let named = format!("{}\n", ground.path("w/.git").display());
+    fs::write(ground.path("main/.git/worktrees/w/gitdir"), named).unwrap();
+    fs::write(ground.path("sub/.git"), "gitdir: ../elsewhere\n").unwrap();
+    let protected = ["ReadOnly main/.githooks", "ReadOnly w/.githooks", "ReadOnly sub/.githooks"];
+    ground.check(&protected, &[".githooks"]);
+}
+
 #[test]
 fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
     let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);
@@ -192,8 +213,37 @@ fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
 fn a_root_that_is_no_directory_has_nothing() {
     let ground = Ground::new(&["file"]);
     let roots = [ground.path("file"), ground.path("missing")];
-    let found = ControlFiles::find(&roots, &Survey::default(), FileModes::PassedOver);
+    let found = ControlFiles::find(&roots, &Survey::default());
     assert!(found.masks.iter().next().is_none() && found.links.is_empty());
+}
+
+#[test]
+fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence() {
+    let ground = Ground::new(&[".git/config"]);
+    let worktrees = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            fs::create_dir_all(ground.path(&format!(".git/worktrees/{number}"))).unwrap();
+        }
+    };
+    worktrees(0..200);
+    assert!(!ground.found().observed.is_cut);
+    worktrees(200..201);
+    assert!(ground.found().observed.is_cut);
+
+    let ground = Ground::new(&["file"]);
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null").current_dir(ground.path("")).args(arguments);
+        assert!(git.output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    let entries: Vec<String> =
+        (0..501).map(|number| format!("160000,{},l{number}", "1".repeat(40))).collect();
+    for (these, is_cut) in [(&entries[..500], false), (&entries[500..], true)] {
+        let added = these.iter().flat_map(|entry| ["--cacheinfo", entry]);
+        git(&["update-index", "--add"].into_iter().chain(added).collect::<Vec<_>>());
+        assert_eq!(ground.found().observed.is_cut, is_cut);
+    }
 }
 
 /// A name need not be text.

@@ -87,6 +87,29 @@ async fn g9_a_linked_worktree_changes_no_settings_programs_or_other_worktrees() 
     }
 }
 
+/// What a person is told before agrees with what happens.
+#[tokio::test]
+async fn the_outline_has_the_repository_of_a_linked_worktree() {
+    use crate::processes::fate::PathFate;
+    for ground in Ground::each().await {
+        ground.link_worktree();
+        let root = ground.path("root");
+        let outline = ground.sandbox.outline(ground.level, [root.as_path()].into_iter());
+        for (name, is_writable) in
+            [("root/new", true), ("main/.git/refs/new", true), ("main/new", false)]
+        {
+            let path = ground.path(name);
+            let told = outline.fate(&path) == PathFate::Writable;
+            ground.output(&format!("touch {}", path.display())).await;
+            let happened = (told, path.exists());
+            assert_eq!(happened, (is_writable, is_writable), "{}: {name}", ground.level);
+        }
+        let confined = ground.sandbox.confine(vec![root], None).await.unwrap().unwrap();
+        assert_eq!(outline.writable, confined.confinement.writable, "{}", ground.level);
+        assert_eq!(outline.readable, confined.confinement.readable, "{}", ground.level);
+    }
+}
+
 /// Landlock cannot take a file out of a directory that is writable.
 #[tokio::test]
 async fn g9_what_a_linked_worktree_changes_of_its_repository_is_told() {
@@ -110,6 +133,28 @@ async fn g9_what_a_linked_worktree_changes_of_its_repository_is_told() {
             assert_eq!(told.iter().any(|told| path.starts_with(told)), !is_kept, "{told:?}");
             fs::write(&path, was).unwrap();
         }
+    }
+}
+
+/// git looks for hooks by a relative path in the worktree in which it runs, and not beside the
+/// settings that name it.
+#[tokio::test]
+async fn g9_hooks_by_a_relative_path_are_those_of_the_linked_worktree() {
+    for ground in Ground::each().await {
+        ground.link_worktree();
+        git(&ground.path("main"), &["config", "core.hooksPath", ".githooks"]);
+        let hook = ground.path("root/.githooks/pre-commit");
+        fs::create_dir(hook.parent().unwrap()).unwrap();
+        fs::write(&hook, "was\n").unwrap();
+        let confined = ground.sandbox.confine(vec![ground.path("root")], None).await;
+        let confined = confined.unwrap().unwrap();
+        let attack = "echo evil >>.githooks/pre-commit; true";
+        let command = shell(&confined, ground.path("root"), attack);
+        runner().run(&command, LIMITS, &CancellationToken::new()).await.unwrap();
+        let is_kept = fs::read_to_string(&hook).unwrap() == "was\n";
+        assert_eq!(is_kept, ground.level == Level::Bwrap, "{}", ground.level);
+        let told = confined.changed_control_files();
+        assert_eq!(told.contains(&hook), !is_kept, "{}: {told:?}", ground.level);
     }
 }
 
