@@ -360,7 +360,7 @@ impl CommandEnd {
             {
                 files.add_finds(&lines, told == IsTold::ByEvent);
             }
-            let says_cut = finds.is_cut && files.is_none_or(|files| files.is_first_cut());
+            let says_cut = finds.is_cut && files.is_none_or(|files| files.note_first_cut());
             (lines, says_cut)
         };
         let (lines, says_cut) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
