@@ -610,13 +610,6 @@ impl Permissions {
         self.change_finds(call, SessionFiles::answer_finds).await;
     }
 
-    /// The same, where blocking is no matter. Writes the disk.
-    pub(crate) fn answer_finds_now(&self, call: &str) {
-        if let Some(files) = self.session_files.first() {
-            files.answer_finds(call);
-        }
-    }
-
     /// Whether commands may wait for a person's answer about what earlier ones have left.
     pub(crate) fn waits_on_finds(&self) -> bool {
         self.policy.auto_allow

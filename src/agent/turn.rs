@@ -100,7 +100,7 @@ pub(crate) fn run(turn: Turn, outbox: Outbox) -> impl Future<Output = ()> + Send
             // The start of a call is an event of its own, and comes before any other event.
             let mut started = Vec::new();
             for effect in effects {
-                match driver.apply(effect) {
+                match driver.apply(effect).await {
                     EffectOutcome::Started(positions) => started.extend(positions),
                     // `Ask` dropped the calls of the round before.
                     EffectOutcome::Asked => started.clear(),
@@ -230,8 +230,8 @@ impl Driver {
     }
 
     /// Reserves memory for the turn. Returns the effects, or those that fail the turn if there
-    /// is not enough. Events of effects that are left are still emitted and recorded: a tool that
-    /// ended has ended.
+    /// is not enough. Of the effects that are left those still count that tell what was: a tool
+    /// that ended has ended.
     fn within_budget(
         &mut self,
         state: &mut TurnState,
@@ -251,14 +251,15 @@ impl Driver {
         let failed = state.on(Event::Overloaded, elapsed);
         // No effects means that the turn is over already.
         if !failed.is_empty() {
-            effects.retain(|effect| matches!(effect, TurnEffect::Emit(_) | TurnEffect::Record(_)));
+            effects.retain(TurnEffect::holds_after_failure);
             effects.extend(failed);
         }
         effects
     }
 
-    /// Carries out one effect.
-    fn apply(&mut self, effect: TurnEffect) -> EffectOutcome {
+    /// Carries out one effect. It waits for nothing but the disk, and only where what comes next
+    /// depends on it.
+    async fn apply(&mut self, effect: TurnEffect) -> EffectOutcome {
         match effect {
             TurnEffect::Emit(event) => self.outbox.push(event),
             TurnEffect::Ask { body, wait } => {
@@ -277,7 +278,9 @@ impl Driver {
             TurnEffect::Decide(position, decision) => {
                 return EffectOutcome::Started(self.calls.decide(position, decision));
             }
-            TurnEffect::Denied(call) => self.calls.denied(call),
+            TurnEffect::AnswerFinds { call_id } => {
+                self.pipeline.permissions.answer_finds(&call_id).await;
+            }
             TurnEffect::ResumeAgent(position, resumption) => {
                 return EffectOutcome::Started(self.calls.resume_agent(position, resumption));
             }

@@ -14,7 +14,7 @@ use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
 use crate::sync;
 
-/// How many directories are looked into, nearest to the root first, and how many entries of one.
+/// How many directories are looked into, nearest to the roots first, and how many entries of one.
 /// To ask whether a directory has changed is one call of the system: half a microsecond, or two or
 /// three in a virtual machine.
 pub(super) const MAX_DIRECTORIES: usize = 10_000;
@@ -81,9 +81,11 @@ impl SecretFiles {
         let mut left = Left { directories: MAX_DIRECTORIES, dependencies: MAX_DEPENDENCIES };
         for root in &roots.roots {
             let unread = || Directory::unread(root.clone());
-            let directory = known.roots.entry(root.clone()).or_insert_with(unread);
-            directory.look_through(roots, &mut left, &mut found);
+            known.roots.entry(root.clone()).or_insert_with(unread);
         }
+        let mut directories: HashMap<_, _> = known.roots.iter_mut().collect();
+        let tops = roots.roots.iter().filter_map(|root| directories.remove(root)).collect();
+        look_through(tops, roots, &mut left, &mut found);
         if MAX_ROOTS < known.roots.len() {
             known.roots.retain(|root, _| roots.roots.contains(root));
         }
@@ -94,11 +96,10 @@ impl SecretFiles {
         found.paths.dedup();
         found
     }
-}
 
-impl SecretFiles {
-    /// Whether there is more below the roots than is looked at. Where the last look was far from its
-    /// limit there is no other one: each command that is confined brings the next.
+    /// Whether there is more below the roots than is looked at. Looks again, unless the last look
+    /// was at the same roots and needed less than half of the directories that it may look into: a
+    /// workspace does not double between two commands, and each one that is confined looks.
     pub(super) fn is_cut(&self, roots: &PatternRoots) -> bool {
         let is_roomy = sync::lock(&self.0).roomy == roots.roots;
         !is_roomy && self.below(roots).is_cut
@@ -111,6 +112,37 @@ struct Left {
     dependencies: usize,
 }
 
+/// Adds what is found in these directories and below: those nearest to any of them first, and
+/// dependencies last.
+fn look_through(
+    mut waiting: VecDeque<&mut Directory>,
+    roots: &PatternRoots,
+    left: &mut Left,
+    found: &mut FoundSecrets,
+) {
+    let mut of_others = VecDeque::new();
+    while let Some(directory) = waiting.pop_front() {
+        let Some(fewer) = left.directories.checked_sub(1) else {
+            found.is_cut = true;
+            break;
+        };
+        left.directories = fewer;
+        directory.refresh(roots);
+        found.is_cut |= directory.is_cut;
+        found.paths.extend_from_slice(&directory.secrets);
+        waiting.extend(&mut directory.subdirectories);
+        of_others.extend(&mut directory.dependencies);
+    }
+    while let Some(directory) = of_others.pop_front() {
+        let Some(fewer) = left.dependencies.checked_sub(1) else { break };
+        left.dependencies = fewer;
+        directory.refresh(roots);
+        found.paths.extend_from_slice(&directory.secrets);
+        of_others.extend(&mut directory.subdirectories);
+        of_others.extend(&mut directory.dependencies);
+    }
+}
+
 impl Directory {
     fn unread(path: PathBuf) -> Self {
         Self {
@@ -120,32 +152,6 @@ impl Directory {
             subdirectories: Vec::new(),
             dependencies: Vec::new(),
             is_cut: false,
-        }
-    }
-
-    /// Adds what is found in it and below, the nearest directories first, and dependencies last.
-    fn look_through(&mut self, roots: &PatternRoots, left: &mut Left, found: &mut FoundSecrets) {
-        let mut waiting = VecDeque::from([self]);
-        let mut of_others = VecDeque::new();
-        while let Some(directory) = waiting.pop_front() {
-            let Some(fewer) = left.directories.checked_sub(1) else {
-                found.is_cut = true;
-                break;
-            };
-            left.directories = fewer;
-            directory.refresh(roots);
-            found.is_cut |= directory.is_cut;
-            found.paths.extend_from_slice(&directory.secrets);
-            waiting.extend(&mut directory.subdirectories);
-            of_others.extend(&mut directory.dependencies);
-        }
-        while let Some(directory) = of_others.pop_front() {
-            let Some(fewer) = left.dependencies.checked_sub(1) else { break };
-            left.dependencies = fewer;
-            directory.refresh(roots);
-            found.paths.extend_from_slice(&directory.secrets);
-            of_others.extend(&mut directory.subdirectories);
-            of_others.extend(&mut directory.dependencies);
         }
     }
 
@@ -260,6 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_of_two_roots_leaves_room_for_what_is_near_to_the_second() {
+        let (large, small) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        for number in 0..MAX_DIRECTORIES {
+            fs::create_dir_all(large.path().join(format!("a/b/d{number}"))).unwrap();
+        }
+        fs::create_dir(small.path().join("c")).unwrap();
+        fs::write(small.path().join(".env"), "").unwrap();
+        fs::write(small.path().join("c/key.pem"), "").unwrap();
+        let roots = vec![large.path().to_owned(), small.path().to_owned()];
+        let found = SecretFiles::default().below(&PatternRoots { home: "/x".into(), roots });
+        assert!(found.is_cut);
+        assert_eq!(found.paths, [small.path().join(".env"), small.path().join("c/key.pem")]);
+    }
+
+    #[test]
     fn dependencies_have_a_limit_of_their_own() {
         let ground = tempfile::tempdir().unwrap();
         let root = ground.path();
@@ -284,7 +305,7 @@ mod tests {
         let look = |directory: &mut Directory| {
             let mut left = Left { directories: 10, dependencies: 10 };
             let mut found = FoundSecrets::default();
-            directory.look_through(&roots, &mut left, &mut found);
+            look_through(VecDeque::from([directory]), &roots, &mut left, &mut found);
             found.paths
         };
         assert_eq!(look(&mut directory), [root.join("a/b/.env")]);

@@ -65,7 +65,8 @@ pub(crate) enum RunError {
     Confinement(String),
     /// Nothing ran. To prepare the sandbox anew may help.
     #[error(
-        "the sandbox could not be put in force: files of the workspace were exchanged meanwhile"
+        "files of the workspace were exchanged while the sandbox was put in force, so nothing ran; \
+         run the command again when no other one changes these directories"
     )]
     Exchanged,
     #[error("the command holds a NUL character; a program cannot be given one")]

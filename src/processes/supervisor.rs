@@ -76,13 +76,13 @@ fn supervise() -> io::Result<()> {
     match kernel::fork()? {
         Fork::Child => {
             reaper::begin_session()?;
-            end_with_monitor(true)?;
+            end_with_monitor()?;
             if process::getppid() != Some(above) {
                 // It was killed before the kernel knew of the wish.
                 return Ok(());
             }
             rustix::thread::set_name(c"toolhand-idle")?;
-            control_group::find_mount();
+            control_group::remember_mount();
             let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
             reaper::run(job, orders, socket, is_limited)
         }
@@ -96,7 +96,7 @@ fn take_job(socket: &UnixStream) -> io::Result<Option<(Job, BufReader<UnixStream
     let mut orders = BufReader::new(socket.try_clone()?);
     let Some(job) = protocol::read::<Job>(&mut orders)? else { return Ok(None) };
     rustix::thread::set_name(c"toolhand-run")?;
-    end_with_monitor(false)?;
+    outlive_monitor()?;
     protocol::write(&mut &*socket, &Report::Taken)?;
     if matches!(job.input, Input::Nothing) {
         // A bubblewrap that was started ahead has read its arguments from there.
@@ -115,14 +115,18 @@ fn take_job(socket: &UnixStream) -> io::Result<Option<(Job, BufReader<UnixStream
     Ok(Some((job, orders)))
 }
 
-/// A reaper without a command has nothing to do where the monitor was killed. One with a command
-/// has: see [`reaper`].
-fn end_with_monitor(is_so: bool) -> io::Result<()> {
+/// A reaper without a command has nothing to do where the monitor was killed.
+fn end_with_monitor() -> io::Result<()> {
+    Ok(process::set_parent_process_death_signal(Some(process::Signal::KILL))?)
+}
+
+/// A reaper with a command has something to do where the monitor was killed: see [`reaper`].
+fn outlive_monitor() -> io::Result<()> {
     if process::getpid() == Pid::INIT {
+        // There is no monitor: it ends with bubblewrap.
         return Ok(());
     }
-    let signal = is_so.then_some(process::Signal::KILL);
-    Ok(process::set_parent_process_death_signal(signal)?)
+    Ok(process::set_parent_process_death_signal(None)?)
 }
 
 /// Makes sure of what the command will see, and lays down what that takes.

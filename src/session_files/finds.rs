@@ -82,9 +82,9 @@ impl SessionFiles {
         self.change_finds(|kept| std::mem::take(&mut kept.untold))
     }
 
-    /// Whether it is to be said that not all of the workspace is looked at: once in a session.
-    /// Writes the disk.
-    pub(crate) fn is_first_cut(&self) -> bool {
+    /// Notes that it is said that not all of the workspace is looked at. Returns whether it is to
+    /// be said now: once in a session. Writes the disk.
+    pub(crate) fn note_first_cut(&self) -> bool {
         self.change_finds(|kept| !std::mem::replace(&mut kept.has_said_cut, true))
     }
 
@@ -103,7 +103,12 @@ impl SessionFiles {
         {
             // They count until the server ends.
             let session = &self.session;
-            tracing::error!(%session, %error, "what a command left cannot be kept");
+            tracing::error!(
+                %session,
+                %error,
+                "finds of the session cannot be written to finds.json, so a restart forgets them: \
+                 make room on the disk, or correct its owner"
+            );
         }
         outcome
     }
@@ -124,7 +129,10 @@ impl SessionFiles {
             Ok(kept) => kept,
             Err(error) if error.kind() == io::ErrorKind::NotFound => KeptFinds::default(),
             Err(error) => {
-                let line = format!("something that is not known any more: {error}");
+                let line = format!(
+                    "something that cannot be read any more ({NAME}: {error}); look at the \
+                     workspace before you approve"
+                );
                 KeptFinds { unanswered: vec![line], ..KeptFinds::default() }
             }
         }
@@ -187,7 +195,7 @@ mod tests {
         let files = restarted();
         let path = files.plan_path().with_file_name(NAME);
         assert!(!path.exists(), "nothing is kept of nothing");
-        assert!(files.is_first_cut() && !restarted().is_first_cut());
+        assert!(files.note_first_cut() && !restarted().note_first_cut());
     }
 
     #[test]
@@ -199,7 +207,10 @@ mod tests {
         let path = restarted().plan_path().with_file_name(NAME);
         fs::write(&path, "{").unwrap();
         let kept = restarted().unanswered_finds();
-        assert!(kept[0].starts_with("something that is not known any more"), "{kept:?}");
+        assert!(
+            kept[0].starts_with("something that cannot be read any more (finds.json: "),
+            "{kept:?}"
+        );
         restarted().show_finds("call");
         restarted().answer_finds("call");
         // What was asked about once is not asked about again.

@@ -143,8 +143,8 @@ impl Sessions {
         let context = self.context(&permissions, &resolved.session, before);
         let (context, agent) = context.await?;
         // A request that is only asked again tells nothing else.
-        let left_behind =
-            if left_out.is_empty() { untold_finds(&context).await } else { Vec::new() };
+        let tells_finds = left_out.is_empty() && shows_finds(request, caller, &context);
+        let left_behind = if tells_finds { untold_finds(&context).await } else { Vec::new() };
         if let Some(directory) = skill_directory {
             context.readable.add(directory);
         }
@@ -215,10 +215,7 @@ impl Sessions {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
         let Recorded { left_out, code_requirement, shown_before, context_tokens, .. } = recorded;
         let Recorded { notices, left_behind, .. } = recorded;
-        let chosen = turn.context.preferences.save().progress;
-        if let Some(progress) = chosen.and_then(|word| Progress::from_word(&word))
-            && !request.names_progress
-        {
+        if let Some(progress) = preferred_progress(&request, &turn.context) {
             request.progress = Some(progress);
             caller.form.progress = progress;
         }
@@ -462,6 +459,22 @@ impl Sessions {
         };
         Ok((context, Arc::new(RESOLVING.run(restore).await?)))
     }
+}
+
+/// The progress that the session prefers, where the request names none.
+fn preferred_progress(request: &ChatRequest, context: &SessionContext) -> Option<Progress> {
+    let preferred = context.preferences.save().progress?;
+    Progress::from_word(&preferred).filter(|_| !request.names_progress)
+}
+
+/// Whether the answer shows the person what commands have left. Where it does not, a later one may.
+fn shows_finds(request: &ChatRequest, caller: &Caller, context: &SessionContext) -> bool {
+    let preferred = preferred_progress(request, context);
+    let is_shown = match preferred.unwrap_or(caller.form.progress) {
+        Progress::Reasoning | Progress::Events => true,
+        Progress::Cards | Progress::None => false,
+    };
+    caller.form.stream && is_shown
 }
 
 /// What background tasks have left that other programs obey, and nobody was told of.

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::after;
 use super::asking::{Talk, marks, times_run};
+use super::{after, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask_streamed, with};
 use crate::support::server::{Builder, Server};
@@ -77,8 +77,11 @@ async fn g9_the_pause_outlives_a_killed_server_and_ends_by_a_denial() {
     assert_eq!(run(&mut talk, &upstream, "Look.", &[reads]).await, "Done.");
     let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
     assert!(asked.contains(LEFT), "{asked}");
-    talk.say("3").await;
-    assert_eq!(times_run(&first, "b"), 0);
+    upstream.forget_script();
+    upstream.round(calls(&[("d", "Bash", marks("d"))]));
+    upstream.round(says("Done."));
+    assert_eq!(talk.say("3").await, "Done.");
+    assert_eq!((times_run(&first, "b"), times_run(&first, "d")), (0, 1));
 
     let done = run(&mut talk, &upstream, "On.", &[marks("c")]).await;
     assert!(!done.contains("needs your approval"), "{done}");
@@ -139,4 +142,45 @@ async fn g9_an_event_tells_the_person() {
     let reasoning = told("reasoning").await.reasoning();
     assert!(reasoning.contains("! a command left a nested repository: "), "{reasoning}");
     assert_eq!(told("none").await.reasoning(), "");
+}
+
+#[tokio::test]
+async fn g9_what_a_task_has_left_is_told_by_the_first_answer_that_shows_it() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .argument("--sandbox=off")
+        .argument("--permission-mode=bypassPermissions")
+        .environment("GIT_CONFIG_GLOBAL", "/dev/null")
+        .start()
+        .await;
+    let mut background = makes_repository("sub");
+    background["run_in_background"] = json!(true);
+    let mut talk = talk(&server);
+    assert_eq!(run(&mut talk, &upstream, "Go.", &[background]).await, "Done.");
+    while !has_ended(&server).await {
+        tokio::task::yield_now().await;
+    }
+
+    assert_eq!(run(&mut talk, &upstream, "On.", &[]).await, "Done.");
+    let streamed = async |progress: &str| {
+        upstream.round(says("Done."));
+        let members = json!({ "toolhand": { "session": "mine", "progress": progress } });
+        let mut messages = talk.messages.clone();
+        messages.push(user(&format!("With {progress}.")));
+        let body = with(conversation(&messages), members);
+        server.client().streamed(&with(body, json!({ "stream": true }))).await
+    };
+    for progress in ["none", "cards"] {
+        assert_eq!(streamed(progress).await.reasoning(), "", "{progress}");
+    }
+    let told = streamed("reasoning").await.reasoning();
+    assert!(told.contains("! a command left a nested repository: "), "{told}");
+    let again = streamed("events").await;
+    assert_eq!(again.progress("left_behind").len(), 0, "it is told once");
+}
+
+/// Whether the only task is over, and was looked at.
+async fn has_ended(server: &Server) -> bool {
+    let tasks = server.client().get("/toolhand/v1/tasks").await.json();
+    tasks["data"].as_array().expect("a list").iter().all(|task| task["status"] != "running")
 }

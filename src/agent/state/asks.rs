@@ -104,21 +104,23 @@ impl TurnState {
             let resumed = resumption.map(|resumption| TurnEffect::ResumeAgent(slot, resumption));
             return effects.extend(resumed);
         }
+        effects.extend(self.answered_finds(slot, &decision));
         let is_judged = self.in_round(effects, |round, _, effects| {
             round.decide(slot, approval, &decision, effects)
         });
-        effects.extend(self.denied(slot, &decision));
         if is_judged {
             self.asks.was_decided(asked);
             effects.push(TurnEffect::Decide(slot, decision));
         }
     }
 
-    /// Ends the wait for an answer about what commands have left, if the person was shown that.
-    pub(super) fn denied(&self, slot: usize, decision: &Decision) -> Option<TurnEffect> {
+    /// What ends the wait for an answer about what commands have left, if the person was shown
+    /// that with a call that is denied. It comes before what starts the next call.
+    pub(super) fn answered_finds(&self, slot: usize, decision: &Decision) -> Option<TurnEffect> {
         let may_wait = self.start.pipeline.permissions.waits_on_finds();
         let is_denied = may_wait && matches!(decision, Decision::Deny { .. });
-        is_denied.then(|| self.round.call_id(slot)).flatten().map(TurnEffect::Denied)
+        let call_id = is_denied.then(|| self.round.call_id(slot)).flatten()?;
+        Some(TurnEffect::AnswerFinds { call_id })
     }
 
     /// Called when every effect is carried out, and every call that may start has started.

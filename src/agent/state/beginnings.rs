@@ -65,10 +65,10 @@ impl TurnState {
                 self.round.keep_agents_decision(slot, ask, decision);
                 continue;
             }
+            effects.extend(self.answered_finds(slot, &decision));
             let is_judged = self.in_round(effects, |round, _, effects| {
                 round.decide(slot, approval, &decision, effects)
             });
-            effects.extend(self.denied(slot, &decision));
             // Known before the call can start.
             if is_judged {
                 asked.cloned().into_iter().for_each(|asked| self.asks.was_decided(asked));

@@ -133,8 +133,11 @@ pub(crate) enum TurnEffect {
     JudgeAhead(Vec<Position>),
     /// Judges the call with this decision: now if it asks, otherwise when its turn comes.
     Decide(Position, Decision),
-    /// A person has denied the call with this id, which is not judged again.
-    Denied(String),
+    /// A person has denied the call with this id, which is not judged again. What earlier commands
+    /// have left is answered with it, before a call is judged by a later effect.
+    AnswerFinds {
+        call_id: String,
+    },
     /// Runs a call once more, whose agent goes on with these decisions.
     ResumeAgent(Position, Resumption),
     /// Runs a call that was permitted, when this entry is committed.
@@ -172,4 +175,11 @@ pub(crate) enum TurnEffect {
     RememberRefusal(Refused, String),
     /// Ends the turn.
     Stop,
+}
+
+impl TurnEffect {
+    /// Whether it still counts when the turn fails: it tells or keeps what has happened.
+    pub(crate) fn holds_after_failure(&self) -> bool {
+        matches!(self, Self::Emit(_) | Self::Record(_) | Self::AnswerFinds { .. })
+    }
 }

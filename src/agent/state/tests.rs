@@ -332,7 +332,7 @@ impl Bench {
                 }
                 TurnEffect::JudgeAhead(positions) => format!("ahead:{positions:?}"),
                 TurnEffect::Decide(position, _) => format!("decide:{position}"),
-                TurnEffect::Denied(call) => format!("denied:{call}"),
+                TurnEffect::AnswerFinds { call_id } => format!("answer-finds:{call_id}"),
                 TurnEffect::ResumeAgent(position, resumption) => {
                     format!("resume:{position}:{}", resumption.decisions.len())
                 }

@@ -165,13 +165,6 @@ impl Calls {
         }
     }
 
-    /// A person has denied a call. The disk is written in the background, before anybody can judge
-    /// the next command: the model answers first.
-    pub(super) fn denied(&self, call: String) {
-        let permissions = self.pipeline.permissions.clone();
-        tokio::task::spawn_blocking(move || permissions.answer_finds_now(&call));
-    }
-
     /// Returns the calls that start because of it.
     pub(super) fn decide(&mut self, position: Position, decision: Decision) -> Vec<Position> {
         self.instruct(position, Instruction::Decide(decision));

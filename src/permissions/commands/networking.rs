@@ -6,7 +6,7 @@ use super::risks::signs::{NETWORK, NETWORK_GIT};
 use super::word::Word;
 use super::{ParsedCommand, UnparsedCommand};
 
-/// Programs that do nothing else.
+/// Programs whose every use may connect.
 const ALWAYS: [&str; 18] = [
     "apt-key", "aws", "az", "bunx", "flyctl", "gcloud", "gh", "glab", "helm", "heroku", "kubectl",
     "npx", "pipx", "rustup", "twine", "uvx", "vercel", "yt-dlp",

@@ -82,9 +82,13 @@ pub(crate) fn remove_abandoned_control_groups() {
 /// a group to make.
 static MOUNT: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// Finds out where control groups are mounted. Called while there is time, before there is a
-/// command.
-pub(super) fn find_mount() -> Option<&'static Path> {
+/// Finds out where control groups are mounted while there is time, before there is a command.
+pub(super) fn remember_mount() {
+    mount();
+}
+
+/// Where control groups are mounted.
+fn mount() -> Option<&'static Path> {
     let found = MOUNT.get_or_init(|| mount_in(&fs::read_to_string("/proc/self/mountinfo").ok()?));
     found.as_deref()
 }
@@ -92,7 +96,7 @@ pub(super) fn find_mount() -> Option<&'static Path> {
 /// The group of this process.
 fn parent() -> Option<PathBuf> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    own_group(find_mount()?, &groups)
+    own_group(mount()?, &groups)
 }
 
 /// Where control groups of version 2 are mounted, from the table of mounts.

@@ -8,6 +8,7 @@ mod preview;
 mod profile;
 mod quiet_git;
 mod read_file;
+mod repeatable_command;
 mod repository_above;
 mod sandbox_notes;
 

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::execution::schedule::Schedule;
+use crate::processes::sandbox::{Sandbox, SandboxSettings};
+use crate::processes::test_support::runner;
 
 fn suspended(asks: &[u8]) -> OpenRound {
     let mut bench = Bench::with("m", &[], conversation_asks);
@@ -45,6 +47,24 @@ fn what_was_denied_says_so_and_the_feedback_once() {
     for answer in &answers[1..] {
         assert!(answer.starts_with("Error: ") && !answer.contains("use b"), "{answers:?}");
     }
+}
+
+/// What is judged after it must not wait for the same answer once more.
+#[test]
+fn a_denial_answers_about_finds_before_another_call_can_start() {
+    let mut bench = Bench::with("m", &[], |start| {
+        conversation_asks(start);
+        start.asking.wait = Duration::from_secs(60);
+        let sandbox = Sandbox::new(runner(), SandboxSettings::default());
+        let permissions = start.pipeline.permissions.clone();
+        start.pipeline.permissions = permissions.with_sandbox(sandbox, true);
+    });
+    bench.call(0, "Change", A).call(1, "Change", B).finish("tool_calls").done();
+    bench.asks(0, effect(1)).asks(1, effect(2)).settle().log();
+    let asked = bench.asked.clone();
+    bench.on(Event::Decided(deny(&asked[0], None)));
+    let log = bench.log();
+    assert!(log.starts_with("answer-finds:id0 release:0 "), "{log}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ pub(super) fn left_behind(line: &str) -> String {
 
 /// Says that a command may have left more than was found.
 pub(super) const NOT_ALL_LOOKED_AT: &str = "(not all of the workspace was looked at for what other \
-    programs obey: it has too many directories)";
+    programs obey: it is too large)";
 
 /// Says that rules with wildcards may deny more than the sandbox has held.
 pub(super) fn cut_short(confined: &Confined) -> Option<String> {

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{self, Call};
 use super::masked_paths::MaskedPaths;
 use super::read_file::ReadFile;
+use super::repeatable_command::RepeatableCommand;
 use super::repository_above;
 use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
@@ -23,7 +24,6 @@ use crate::processes::{
     Running, StopReason,
 };
 use crate::session_files::SessionFiles;
-use crate::tools::agent_context::AgentContext;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::workspace::Workspace;
@@ -280,19 +280,6 @@ struct ConfinedReader {
     confinement: Arc<Confinement>,
 }
 
-/// A command that may be asked about when it comes again.
-pub(super) struct RepeatableCommand {
-    agent: Arc<AgentContext>,
-    line: String,
-    directory: PathBuf,
-}
-
-impl RepeatableCommand {
-    pub(super) fn remember(&self, lacked: Lacked) {
-        self.agent.failed_commands.remember(&self.line, &self.directory, lacked);
-    }
-}
-
 impl ConfinedReader {
     /// Says that the command failed because it could only read, and remembers it: it is asked about
     /// when it comes again.
@@ -369,7 +356,7 @@ impl CommandEnd {
             {
                 files.add_finds(&lines, told == IsTold::ByEvent);
             }
-            let says_cut = finds.is_cut && files.is_none_or(|files| files.is_first_cut());
+            let says_cut = finds.is_cut && files.is_none_or(|files| files.note_first_cut());
             (lines, says_cut)
         };
         let (lines, says_cut) = tokio::task::spawn_blocking(look).await.unwrap_or_default();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::answer::{MAX_CHARACTERS, has_failed};
-use super::launch::RepeatableCommand;
 use super::masked_paths::MaskedPaths;
+use super::repeatable_command::RepeatableCommand;
 use crate::permissions::Lacked;
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;

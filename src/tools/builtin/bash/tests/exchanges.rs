@@ -59,6 +59,6 @@ async fn g8_a_command_is_started_again_when_a_file_was_exchanged_under_it() {
 #[tokio::test]
 async fn g8_a_command_is_refused_when_files_are_exchanged_under_it_each_time() {
     let Some((answer, starts)) = run_while_exchanging(EACH_TIME).await else { return };
-    assert_snapshot!(answer, @"Error: the sandbox could not be put in force: files of the workspace were exchanged meanwhile");
+    assert_snapshot!(answer, @"Error: files of the workspace were exchanged while the sandbox was put in force, so nothing ran; run the command again when no other one changes these directories");
     assert_eq!(starts, 5);
 }
