@@ -919,7 +919,7 @@ impl Permissions {
 /// The text of a rule that denies to change what no mount can hold: files of a pattern, or something
 /// that is not there. Reads the disk.
 fn unheld_rule(policy: &Policy) -> Option<String> {
-    let (whole, other) = policy.rules.whole_denied_paths("Edit", AccessKind::Edit, &policy.roots);
+    let (whole, other) = policy.rules.whole_denied_paths(&policy.roots);
     let missing = || whole.iter().find(|(path, _)| !path.exists()).map(|(_, rule)| *rule);
     other.or_else(missing).map(|rule| rule.text.clone())
 }

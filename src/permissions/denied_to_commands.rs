@@ -60,8 +60,8 @@ impl Search<'_> {
     fn find(&self) -> DeniedPaths {
         let mut denied = DeniedPaths::default();
         denied.reading.extend(self.literal(READING));
-        let Touch(tool, kind) = EDITING;
-        let (whole, _) = self.rules.whole_denied_paths(tool, kind, self.roots);
+        denied.editing.extend(self.literal(EDITING));
+        let (whole, _) = self.rules.whole_denied_paths(self.roots);
         let existing = whole.into_iter().map(|(path, _)| path).filter(|path| path.exists());
         denied.editing.extend(existing);
         if self.has_patterns(READING) || self.has_patterns(EDITING) {
@@ -163,7 +163,8 @@ mod tests {
         let found =
             denied(root, &["Read(**/*.pem)", "Read(secret)", "Edit(docs/**)", "Read(missing)"]);
         assert_eq!(names(root, &found.reading), ["a/b/key.pem", "docs/key.pem", "secret"]);
-        assert_eq!(names(root, &found.editing), ["docs/plan", "secret"]);
+        // Nothing new may come into a directory that is denied as a whole.
+        assert_eq!(names(root, &found.editing), ["docs", "docs/plan", "secret"]);
         assert!(!found.is_cut);
     }
 

@@ -278,16 +278,18 @@ impl Rules {
         self.deny.iter().any(|rule| rule.path().is_some() && rule.denies_tool(tool, kind))
     }
 
-    /// What can be protected as a whole from the tool by rules that deny it, and the first rule that
-    /// nothing can be protected for as a whole.
+    /// What can be protected as a whole where rules deny to change it, and the first rule for which
+    /// nothing can. Rules that deny reading as well are about files that are there.
     pub(super) fn whole_denied_paths(
         &self,
-        tool: &str,
-        kind: AccessKind,
         roots: &PatternRoots,
     ) -> (Vec<(PathBuf, &RuleOrigin)>, Option<&RuleOrigin>) {
+        let is_about_edits = |rule: &&Rule| {
+            rule.denies_tool("Edit", AccessKind::Edit)
+                && !rule.denies_tool("Read", AccessKind::Read)
+        };
         let (mut whole, mut other) = (Vec::new(), None);
-        for rule in self.deny.iter().filter(|rule| rule.denies_tool(tool, kind)) {
+        for rule in self.deny.iter().filter(is_about_edits) {
             match rule.path().map(|path| path.whole_paths(roots)) {
                 Some(Some(paths)) => {
                     whole.extend(paths.into_iter().map(|path| (path, &rule.origin)));

@@ -97,6 +97,13 @@ impl ControlFiles {
         masked.chain(self.links.iter().cloned()).collect()
     }
 
+    /// Closes a path because a rule says so, or because it may hold secrets. It cannot be moved to
+    /// where the next command would read it.
+    pub(super) fn close(&mut self, path: &Path) {
+        self.masks.add(path, MaskKind::Closed);
+        self.keep_above(path);
+    }
+
     /// Makes a path read-only because a rule says so.
     pub(super) fn deny_writing(&mut self, path: &Path) {
         self.masks.add(path, MaskKind::ReadOnly);

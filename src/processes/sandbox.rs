@@ -297,7 +297,7 @@ impl Sandbox {
         let (mut masks, mut mounted) = (Vec::new(), Vec::new());
         if level == Level::Bwrap {
             let shown: Vec<Shown> = writable.iter().chain(&readable).cloned().collect();
-            held = self.protect(right, &roots, &shown);
+            held = self.protect(right, &roots, &shown)?;
             masks = masked(&held.masks, &shown, &mut opened)?;
             mounted = mounted_below(&writable)?;
         } else if !reads_only {
@@ -322,13 +322,16 @@ impl Sandbox {
 
     /// Masks the control files, and what rules deny. A command that only reads cannot change
     /// control files, and is denied what may hold secrets.
-    fn protect(&self, right: Right, roots: &[PathBuf], shown: &[Shown]) -> Held {
+    fn protect(&self, right: Right, roots: &[PathBuf], shown: &[Shown]) -> io::Result<Held> {
         let secrets = if right == Right::Write { Secrets::Shown } else { Secrets::Denied };
         let denied = self.0.denied.below(roots, secrets);
+        let closed = self.closed(&denied, shown)?;
         if right == Right::Read {
             let mut masks = Masks::default();
-            self.close(&denied, shown, &mut masks);
-            return Held { masks: masks.pruned(), is_cut: denied.is_cut, ..Held::default() };
+            for path in &closed {
+                masks.add(path, MaskKind::Closed);
+            }
+            return Ok(Held { masks: masks.pruned(), is_cut: denied.is_cut, ..Held::default() });
         }
         let mut before = LookBefore::default();
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
@@ -337,10 +340,12 @@ impl Sandbox {
             for path in denied.editing.iter().flat_map(fs::canonicalize) {
                 found.deny_writing(&path);
             }
-            self.close(&denied, shown, &mut found.masks);
+            for path in &closed {
+                found.close(path);
+            }
             found.masks.pruned()
         });
-        Held { placeholders, masks, before, is_cut: denied.is_cut }
+        Ok(Held { placeholders, masks, before, is_cut: denied.is_cut })
     }
 
     /// What commands may write, with the repositories of these roots, and what they may read
@@ -394,14 +399,21 @@ impl Sandbox {
         tokio::task::spawn_blocking(look).await.map_err(io::Error::other)
     }
 
-    /// Masks what rules deny to reading, and the state directory.
-    fn close(&self, denied: &DeniedPaths, shown: &[Shown], masks: &mut Masks) {
-        let closed = denied.reading.iter().chain(&self.0.settings.hidden);
-        for path in closed.flat_map(fs::canonicalize) {
-            if !shown::paths_inside(&path, shown).is_empty() {
-                masks.add(&path, MaskKind::Closed);
+    /// What rules deny to reading, and the state directory, if a command is shown it.
+    fn closed(&self, denied: &DeniedPaths, shown: &[Shown]) -> io::Result<Vec<PathBuf>> {
+        let mut closed = Vec::new();
+        for path in &denied.reading {
+            match fs::canonicalize(path) {
+                Ok(path) => closed.push(path),
+                // A link that leads nowhere is there still.
+                Err(error) if is_gone(&error) && path.is_symlink() => {}
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(_) => {}
             }
         }
+        closed.extend(self.0.settings.hidden.iter().flat_map(fs::canonicalize));
+        closed.retain(|path| !shown::paths_inside(path, shown).is_empty());
+        Ok(closed)
     }
 
     /// The directory for temporary files: the session's, or else one for this command.
@@ -423,8 +435,8 @@ fn masked(masks: &Masks, shown: &[Shown], opened: &mut Vec<OwnedFd>) -> io::Resu
     for (path, kind) in masks.iter() {
         let handle = match handles::open(path) {
             Ok(handle) => handle,
-            // It has gone meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // It has gone meanwhile, and what was to be closed may be elsewhere now.
+            Err(error) if is_gone(&error) && kind != MaskKind::Closed => continue,
             Err(error) => return Err(error),
         };
         let id = handles::id(&handle)?;
@@ -446,9 +458,13 @@ fn mounted_below(writable: &[Shown]) -> io::Result<Vec<Mounted>> {
     Ok(below)
 }
 
-/// Whether a link has come between two looks at a path.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+/// Whether between two looks at a path a link has come, or what was there has gone.
 fn is_exchanged(error: &io::Error) -> bool {
-    [Errno::LOOP, Errno::NOTDIR]
+    [Errno::LOOP, Errno::NOTDIR, Errno::NOENT]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

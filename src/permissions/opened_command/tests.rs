@@ -541,6 +541,20 @@ async fn g10_auto_allow_does_not_count_where_a_program_is_told_a_denied_name() {
 }
 
 #[tokio::test]
+async fn g10_auto_allow_does_not_count_beside_a_deny_that_no_mount_holds() {
+    let contained = || ground_with_links().at_level(Level::Bwrap, true);
+    for rule in ["Edit(*.lock)", "Edit(**/*.snap)", "Edit(/locked/*.ts)", "Edit(/missing/**)"] {
+        let asked = format!("asks: no mount can hold `{rule}`");
+        let denying = contained().deny(&[rule]);
+        denying.check(&["make", "python3 build.py"], &asked).await;
+        denying.check(&["ls locked", "cat a"], "reads").await;
+        denying.allow(&["Bash(make)"]).check(&["make"], "allowed").await;
+    }
+    contained().deny(&["Edit(/locked)"]).check(&["make"], "allowed").await;
+    contained().deny(&["Read(*.lock)"]).check(&["make"], "allowed").await;
+}
+
+#[tokio::test]
 async fn g11_a_denied_program_is_seen_through_env() {
     let lines = [
         "env - rm x",

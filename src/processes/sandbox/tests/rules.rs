@@ -8,7 +8,7 @@ async fn what_rules_deny_cannot_be_read_or_changed_in_bubblewrap() {
     if let Some(fault) = ground.sandbox.outcome().await.fault() {
         return not_run(Level::Bwrap, &fault);
     }
-    for name in ["secret", "keys/a/b", "docs/plan", "linked"] {
+    for name in ["secret", "keys/a/b", "docs/plan", "linked", "deep/in/secret"] {
         let path = ground.path("root").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, SECRET).unwrap();
@@ -16,7 +16,7 @@ async fn what_rules_deny_cannot_be_read_or_changed_in_bubblewrap() {
     symlink("linked", ground.path("root/link")).unwrap();
     let paths = |names: &[&str]| names.iter().map(|name| ground.path("root").join(name)).collect();
     let denied = DeniedPaths {
-        reading: paths(&["secret", "keys", "link", "missing"]),
+        reading: paths(&["secret", "keys", "link", "deep/in/secret"]),
         editing: paths(&["docs"]),
         is_cut: false,
     };
@@ -32,10 +32,12 @@ async fn what_rules_deny_cannot_be_read_or_changed_in_bubblewrap() {
         "/usr/bin/python3 -c 'print(open(\"secret\").read())'",
         "echo x >docs/plan; mv docs moved; rm -rf docs; mkdir -p docs; echo x >docs/plan",
         "echo x >secret; echo x >keys/new; rm -f linked; echo y >linked",
+        // The next command would find it where nothing closes it.
+        "mv deep moved; mv deep/in moved; mkdir other; mv deep other/",
     ] {
         let said = ground.output(attack).await;
         assert!(!said.contains(SECRET), "{attack}: {said}");
-        for name in ["secret", "keys/a/b", "docs/plan", "linked"] {
+        for name in ["secret", "keys/a/b", "docs/plan", "linked", "deep/in/secret"] {
             let kept = fs::read_to_string(ground.path("root").join(name)).unwrap();
             assert_eq!(kept, SECRET, "{attack}: {name}");
         }
