@@ -15,6 +15,9 @@ use crate::processes::plain_file;
 /// Linked worktrees that are looked at.
 const MAX_WORKTREES: usize = 200;
 
+/// Names among which linked worktrees are looked for.
+const MAX_WORKTREE_NAMES: usize = 20_000;
+
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
 
@@ -132,12 +135,20 @@ impl ControlFiles {
         self.named_in_settings(git, &self.tops(git, top, &worktrees));
     }
 
-    /// The directories of a repository's linked worktrees.
+    /// The directories of a repository's linked worktrees. Where there are more than are looked at,
+    /// nothing in any of them may be written: not even in the one of a root.
     fn linked_worktrees(&mut self, git: &Path) -> Vec<PathBuf> {
-        let mut entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
-        let paths = entries.by_ref().take(MAX_WORKTREES).map(|entry| entry.path());
-        let found = paths.filter(|path| kind(path).is_some_and(|kind| kind.is_dir())).collect();
-        self.observed.is_cut |= entries.next().is_some();
+        let worktrees = git.join("worktrees");
+        let mut entries = fs::read_dir(&worktrees).into_iter().flatten().flatten();
+        let paths = entries.by_ref().take(MAX_WORKTREE_NAMES).map(|entry| entry.path());
+        // Directories that git takes for none of its own do not count: anybody can make many.
+        let mut found: Vec<PathBuf> = paths.filter(|path| is_linked_worktree(path)).collect();
+        found.sort();
+        if entries.next().is_some() || MAX_WORKTREES < found.len() {
+            found.truncate(MAX_WORKTREES);
+            self.observed.is_cut = true;
+            self.present(&worktrees);
+        }
         found
     }
 
@@ -202,6 +213,12 @@ impl ControlFiles {
             self.present(&path);
         }
     }
+}
+
+/// Whether git can take a directory for the one of a linked worktree.
+fn is_linked_worktree(path: &Path) -> bool {
+    let is_directory = kind(path).is_some_and(|kind| kind.is_dir());
+    is_directory && ["gitdir", "commondir"].iter().any(|name| kind(&path.join(name)).is_some())
 }
 
 /// The top of a linked worktree, by its directory in the repository.

@@ -199,7 +199,7 @@ fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
 
 #[test]
 fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
-    let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);
+    let ground = Ground::new(&[".git/config", ".git/worktrees/w/gitdir"]);
     ground.check(&[], &[".git/config.worktree", ".git/worktrees/w/config.worktree"]);
     fs::write(ground.path(".git/config"), "[extensions]\n\tworktreeConfig = true\n").unwrap();
     let held = [
@@ -222,13 +222,17 @@ fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence(
     let ground = Ground::new(&[".git/config"]);
     let worktrees = |numbers: std::ops::Range<usize>| {
         for number in numbers {
-            fs::create_dir_all(ground.path(&format!(".git/worktrees/{number}"))).unwrap();
+            let own = ground.path(&format!(".git/worktrees/{number}"));
+            fs::create_dir_all(&own).unwrap();
+            fs::write(own.join("gitdir"), "").unwrap();
         }
     };
     worktrees(0..200);
     assert!(!ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees/199/gitdir"], &[]);
     worktrees(200..201);
     assert!(ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees"], &[]);
 
     let ground = Ground::new(&["file"]);
     let git = |arguments: &[&str]| {
@@ -244,6 +248,24 @@ fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence(
         git(&["update-index", "--add"].into_iter().chain(added).collect::<Vec<_>>());
         assert_eq!(ground.found().observed.is_cut, is_cut);
     }
+}
+
+#[test]
+fn a_flood_of_directories_hides_no_worktree() {
+    let names = [".git/config", ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir"];
+    let ground = Ground::new(&names);
+    let flood = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            fs::create_dir(ground.path(&format!(".git/worktrees/n{number}"))).unwrap();
+        }
+    };
+    let held = ["ReadOnly .git/worktrees/w/commondir", "ReadOnly .git/worktrees/w/gitdir"];
+    flood(0..3000);
+    assert!(!ground.found().observed.is_cut);
+    ground.check(&held, &[]);
+    flood(3000..20_000);
+    assert!(ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees"], &[]);
 }
 
 /// A name need not be text.
