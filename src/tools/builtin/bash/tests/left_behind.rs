@@ -159,6 +159,9 @@ async fn g9_repositories_that_a_command_makes_are_told_in_one_line() {
                 &["a directory that git takes for a repository: other.git"],
             )
             .await;
+        let split = "mkdir -p five sub/common/objects sub/common/refs && echo ../sub/common >five/commondir \
+                     && echo 'ref: refs/heads/main' >five/HEAD";
+        ground.check(split, &["a directory that git takes for a repository: five"]).await;
         let link = "mkdir four && echo 'gitdir: ../sub/bare' >four/.git";
         ground.check(link, &["a nested repository: four"]).await;
         ground
