@@ -190,7 +190,14 @@ async fn g9_a_rebase_that_runs_commands_is_told() {
         let told = ["a rebase that runs commands: .git/rebase-merge/git-rebase-todo"];
         ground.check("echo 'exec evil' >>.git/rebase-merge/git-rebase-todo", &told).await;
         ground.check("printf 'x evil' >.git/rebase-merge/git-rebase-todo", &told).await;
+        let told = ["a rebase that runs commands: .git/rebase-merge/git-rebase-todo"];
+        let link = "cd .git/rebase-merge && echo 'pick 1234' >t && ln -sf t git-rebase-todo";
+        ground.check(link, &told).await;
         ground.check("rm -r .git/rebase-merge", &[]).await;
+        let link = "mkdir kept && echo 'exec evil' >kept/git-rebase-todo && \
+                    ln -s ../kept .git/rebase-merge";
+        ground.check(link, &told).await;
+        ground.check("rm -r kept .git/rebase-merge", &[]).await;
         let in_tree = "mkdir .git/worktrees/tree/rebase-merge && \
                        echo ' x evil' >.git/worktrees/tree/rebase-merge/git-rebase-todo";
         let told = "a rebase that runs commands: .git/worktrees/tree/rebase-merge/git-rebase-todo";
@@ -209,6 +216,14 @@ async fn g9_remotes_beside_the_settings_are_told() {
         let told = ["a remote outside of git's settings: .git/remotes/origin"];
         ground.check("echo 'URL: ext::other' >.git/remotes/origin", &told).await;
         ground.check("rm .git/remotes/origin", &[]).await;
+        let link = "echo 'URL: ext::evil' >r && ln -s ../../r .git/remotes/origin";
+        ground.check(link, &told).await;
+        ground.check("rm -r .git/remotes", &[]).await;
+        let link = "mkdir rr && cp r rr/origin && ln -s ../rr .git/remotes";
+        let told = "remotes outside of git's settings: .git/remotes, .git/remotes/origin";
+        ground.check(link, &[told]).await;
+        let told = ["a remote outside of git's settings: .git/remotes/other"];
+        ground.check("cp r rr/other", &told).await;
     }
 }
 
