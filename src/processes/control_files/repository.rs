@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::observed::worktree;
 use super::survey::Survey;
 use super::{ControlFiles, REPOSITORY, kind};
+use crate::processes::git_identity::{self, GitValue};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 use crate::processes::plain_file;
@@ -20,6 +21,10 @@ const MAX_WORKTREE_NAMES: usize = 20_000;
 
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
+
+/// How far settings that name others are followed, and how many files for one repository.
+const MAX_INCLUDES: usize = 5;
+const MAX_SETTINGS_FILES: usize = 50;
 
 /// The kernel opens no longer path.
 const MAX_PATH: usize = 4096;
@@ -185,26 +190,61 @@ impl ControlFiles {
         }
     }
 
-    /// Directories of hooks and further settings that the repository's settings name.
+    /// Directories of hooks and further settings that the repository's settings name, and those
+    /// that these name in turn.
     fn named_in_settings(&mut self, git: &Path, tops: &BTreeSet<PathBuf>) {
-        let Some(settings) = read(&git.join("config")) else { return };
-        for (key, value) in settings.lines().filter_map(setting) {
-            let bases: Vec<&Path> = match key.as_str() {
-                "hookspath" | "attributesfile" => tops.iter().map(PathBuf::as_path).collect(),
-                "path" => vec![git],
-                _ => continue,
-            };
-            for path in bases.iter().filter_map(|base| without_links_above(&base.join(value))) {
-                if !tops.contains(&path) {
-                    self.named(path);
+        let mut read_already = BTreeSet::new();
+        let mut files = vec![git.join("config")];
+        for _ in 0..=MAX_INCLUDES {
+            let mut included = Vec::new();
+            for file in files {
+                if MAX_SETTINGS_FILES <= read_already.len() {
+                    self.observed.is_cut = true;
+                    return;
+                }
+                if read_already.insert(file.clone()) {
+                    included.extend(self.named_in_file(&file, tops));
                 }
             }
+            files = included;
         }
+        self.observed.is_cut |= files.iter().any(|file| !read_already.contains(file));
+    }
+
+    /// Protects what one file of settings names. Returns the settings in the roots among it.
+    fn named_in_file(&mut self, file: &Path, tops: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+        let Some((settings, directory)) = read(file).zip(file.parent()) else { return Vec::new() };
+        let mut included = Vec::new();
+        for GitValue { section, key, value } in git_identity::values(&settings) {
+            let is_include = is_include(&section) && key == "path";
+            let bases: Vec<&Path> = match (section.as_str(), key.as_str()) {
+                ("core", "hookspath" | "attributesfile") => {
+                    tops.iter().map(PathBuf::as_path).collect()
+                }
+                _ if is_include => vec![directory],
+                _ => continue,
+            };
+            for path in bases.iter().filter_map(|base| without_links_above(&base.join(&value))) {
+                if tops.contains(&path) {
+                    continue;
+                }
+                if is_include {
+                    let real = fs::canonicalize(&path).ok();
+                    included.extend(real.filter(|real| self.is_below_root(real)));
+                }
+                self.named(path);
+            }
+        }
+        included
+    }
+
+    fn is_below_root(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root) && path != root)
     }
 
     /// Protects a path that settings name, if it lies in a root.
     fn named(&mut self, path: PathBuf) {
-        if !self.roots.iter().any(|root| path.starts_with(root) && path != *root) {
+        if !self.is_below_root(&path) {
             return;
         }
         if kind(&path).is_none() {
@@ -227,12 +267,10 @@ fn top_of_worktree(own: &Path) -> Option<PathBuf> {
     fs::canonicalize(own.join(named.trim_end()).parent()?).ok()
 }
 
-/// A key in lower case, and its value without quotes.
-fn setting(line: &str) -> Option<(String, &str)> {
-    let (key, value) = line.split_once('=')?;
-    // The key may stand behind the name of its section.
-    let key = key.rsplit_once(']').map_or(key, |(_, key)| key);
-    Some((key.trim().to_ascii_lowercase(), value.trim().trim_matches('"')))
+/// Whether a section names further settings, always or under a condition.
+fn is_include(section: &str) -> bool {
+    let is_conditional = |rest: &str| rest.starts_with(|c: char| c == '"' || c.is_whitespace());
+    section == "include" || section.strip_prefix("includeif").is_some_and(is_conditional)
 }
 
 /// The path with every link resolved but the last one. Directories above it may be missing.
@@ -254,17 +292,4 @@ fn without_links_above(path: &Path) -> Option<PathBuf> {
 fn read(path: &Path) -> Option<String> {
     let text = plain_file::read(path, MAX_SETTINGS).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_is_a_key_and_a_value() {
-        let check = |line, key: &str, value| assert_eq!(setting(line), Some((key.into(), value)));
-        check("\thooksPath = .githooks", "hookspath", ".githooks");
-        check("[include] path=\"../shared\"", "path", "../shared");
-        assert_eq!(setting("[core]"), None);
-    }
 }

@@ -176,6 +176,48 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
     ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
 }
 
+#[test]
+fn settings_are_read_as_git_reads_them_and_included_ones_are_followed() {
+    let names = [".team hooks/x", "hooks/x", "deep/hooks/x", "if/hooks/x", ".git/HEAD", "no/x"];
+    let ground = Ground::new(&names);
+    fs::write(
+        ground.path(".git/config"),
+        "[core] hooksPath = \".team hooks\" # the team's\n[other]\nhooksPath = no\n\
+         [include]\n\tpath = ../shared.config ; for all\n\
+         [includeIf \"onbranch:main\"]\npath = if.config\n",
+    )
+    .unwrap();
+    let deep = "[include]\npath = shared.config\n[core]\nhooksPath = deep/hooks\n";
+    fs::write(ground.path("deep/shared.config"), deep).unwrap();
+    let shared = "[core]\nhooksPath = hooks\n[include]\npath = deep/shared.config\n";
+    fs::write(ground.path("shared.config"), shared).unwrap();
+    fs::write(ground.path(".git/if.config"), "[core]\nhooksPath = if/hooks\n").unwrap();
+    let protected = [
+        "ReadOnly .team hooks",
+        "ReadOnly shared.config",
+        "ReadOnly hooks",
+        "ReadOnly deep/shared.config",
+        "ReadOnly deep/hooks",
+        "ReadOnly .git/if.config",
+        "ReadOnly if/hooks",
+    ];
+    ground.check(&protected, &["no"]);
+    assert!(!ground.found().observed.is_cut);
+}
+
+#[test]
+fn settings_that_include_too_many_others_are_not_passed_over_in_silence() {
+    let ground = Ground::new(&[".git/HEAD", ".git/config"]);
+    for number in 0..6 {
+        let name = if number == 0 { "config".to_owned() } else { format!("c{number}") };
+        let text = format!("[include]\npath = c{}\n", number + 1);
+        fs::write(ground.path(".git").join(name), text).unwrap();
+    }
+    assert!(!ground.found().observed.is_cut);
+    fs::write(ground.path(".git/c6"), "").unwrap();
+    assert!(ground.found().observed.is_cut);
+}
+
 /// Relative paths begin at the top of each worktree.
 #[test]
 fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
