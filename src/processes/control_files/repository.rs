@@ -125,8 +125,11 @@ impl ControlFiles {
             self.present(&git.join("config.worktree"));
             return self.present(&git.join("commondir"));
         }
-        // With it missing, one file would put all of the others aside.
-        self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        // With it missing, one file would put all of the others aside. Where that would change
+        // what git does, the file may come, and is told.
+        if !says_what_its_files_are(git) {
+            self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        }
         self.worktree_settings(git, git);
         for name in ["hooks", "modules"] {
             self.protect(&git.join(name), Placeholder::Directory);
@@ -265,6 +268,23 @@ fn is_linked_worktree(path: &Path) -> bool {
 fn top_of_worktree(own: &Path) -> Option<PathBuf> {
     let named = read(&own.join("gitdir"))?;
     fs::canonicalize(own.join(named.trim_end()).parent()?).ok()
+}
+
+/// Whether settings of a repository say where its files are, or that it has none. git takes no
+/// notice of that beside a `commondir`, even of one that names the repository itself.
+fn says_what_its_files_are(git: &Path) -> bool {
+    let files = ["config", "config.worktree"].iter().filter_map(|name| read(&git.join(name)));
+    let mut values = files.flat_map(|text| git_identity::values(&text));
+    values.any(|GitValue { section, key, value }| match (section.as_str(), key.as_str()) {
+        ("core", "worktree") => true,
+        // Of a directory with another name git says so by itself.
+        ("core", "bare") => git.ends_with(REPOSITORY) && !is_no(&value),
+        _ => false,
+    })
+}
+
+fn is_no(value: &str) -> bool {
+    ["false", "no", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
 }
 
 /// Whether a section names further settings, always or under a condition.

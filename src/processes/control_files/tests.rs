@@ -218,6 +218,27 @@ fn settings_that_include_too_many_others_are_not_passed_over_in_silence() {
     assert!(ground.found().observed.is_cut);
 }
 
+/// Beside a `commondir` git would take no notice of it.
+#[test]
+fn no_common_directory_is_held_where_settings_say_where_the_files_are() {
+    let ground = Ground::new(&[".git/HEAD", ".git/config", "other.git/HEAD", "other.git/config"]);
+    fs::create_dir_all(ground.path("other.git/objects")).unwrap();
+    fs::create_dir_all(ground.path("other.git/refs")).unwrap();
+    let held = "ReadOnly (missing) .git/commondir";
+    let other = "ReadOnly (missing) other.git/commondir";
+    for settings in ["[core]\nworktree = ../a\n", "[core]\nbare\n=\n[core] bare = true\n"] {
+        fs::write(ground.path(".git/config"), settings).unwrap();
+        ground.check(&["ReadOnly .git/config"], &[".git/commondir"]);
+    }
+    fs::write(ground.path("other.git/config"), "[core]\nbare = true\n").unwrap();
+    for settings in ["[core]\nbare = false\n", "[core \"x\"]\nworktree = ../a\n", ""] {
+        fs::write(ground.path(".git/config"), settings).unwrap();
+        ground.check(&[held, other], &[]);
+    }
+    fs::write(ground.path(".git/config.worktree"), "[core] worktree = ../a\n").unwrap();
+    ground.check(&[other], &[".git/commondir"]);
+}
+
 /// Relative paths begin at the top of each worktree.
 #[test]
 fn hooks_by_a_relative_path_are_protected_in_every_worktree() {

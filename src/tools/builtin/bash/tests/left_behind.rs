@@ -245,6 +245,19 @@ async fn g9_what_settings_name_and_was_missing_is_told() {
     }
 }
 
+#[tokio::test]
+async fn g9_git_finds_the_files_that_core_worktree_names_and_a_commondir_is_told() {
+    for ground in Ground::each(&[("src/f", "")]).await {
+        ground.git(&["init", "-q"]);
+        ground.git(&["config", "core.worktree", "../src"]);
+        let line = "test $(git rev-parse --show-toplevel) = $PWD/src && git add -A && \
+                    test $(git ls-files) = f || git init -q not-found";
+        ground.check(line, &[]).await;
+        let told = ["a control file made or changed: .git/commondir"];
+        ground.check("echo ../other >.git/commondir", &told).await;
+    }
+}
+
 /// In a sandbox only the bit for the group can be set, and only in bubblewrap: there it is told, as
 /// everything is without a sandbox.
 #[tokio::test]
