@@ -192,10 +192,6 @@ impl ControlFiles {
     }
 }
 
-fn is_file(path: &Path) -> bool {
-    kind(path).is_some_and(|kind| kind.is_file())
-}
-
 fn kind(path: &Path) -> Option<FileType> {
     Some(fs::symlink_metadata(path).ok()?.file_type())
 }

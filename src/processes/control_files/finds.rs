@@ -4,10 +4,15 @@ use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::text::printable;
+use crate::text::{printable, shortened};
 
 /// The most paths of one kind that are named. A checkout changes many.
 const MAX_NAMED: usize = 5;
+
+/// The bytes of one path that are shown, and of all paths of one kind. A path in a git index can
+/// be longer than any file's.
+const MAX_PATH: usize = 200;
+const MAX_PATHS: usize = 800;
 
 /// What a command has made or changed that other programs obey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,13 +140,18 @@ impl Finds {
         let named: Vec<String> = paths
             .iter()
             .take(MAX_NAMED)
-            .map(|path| printable(path.as_os_str().as_bytes()))
+            .map(|path| {
+                let path = printable(path.as_os_str().as_bytes());
+                shortened(&path, MAX_PATH).into_owned()
+            })
             .collect();
+        let named = named.join(", ");
+        let named = shortened(&named, MAX_PATHS);
         let more = match paths.len().saturating_sub(MAX_NAMED) {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        Some(format!("{what}: {}{more} ({})", named.join(", "), wanted.reason()))
+        Some(format!("{what}: {named}{more} ({})", wanted.reason()))
     }
 }
 
@@ -174,6 +184,22 @@ mod tests {
         a file that git's settings name and that was missing: /w/one (git obeys it from now on)
         set-user-id or set-group-id files: /w/a\nb, /w/one (whoever runs it has the rights of its owner or its group)
         ");
+    }
+
+    #[test]
+    fn long_paths_are_cut_and_show_both_ends() {
+        let mut finds = Finds::default();
+        let long = |number: usize| format!("/w/{number}{}/end", "\u{1b}a".repeat(1_000_000));
+        finds.add(FindKind::Gitlink, long(0).into());
+        let told = finds.lines().join("\n");
+        assert!(told.contains(r": /w/0\u{1b}a") && told.contains("a/end (git enters"), "{told}");
+        assert!(told.len() < 320, "{told}");
+        for number in 1..9 {
+            finds.add(FindKind::Gitlink, long(number).into());
+        }
+        let told = finds.lines().join("\n");
+        assert!(told.contains("a/end and 4 more (git enters"), "{told}");
+        assert!(told.len() < 1000, "{told}");
     }
 
     #[test]

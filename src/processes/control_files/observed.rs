@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::finds::{FindKind, Finds};
 use super::git_index::{Gitlinks, Unreadable};
-use super::{Snapshot, is_file};
+use super::{Snapshot, kind};
 use crate::processes::plain_file;
 
 /// The file in which git keeps the rest of a rebase.
@@ -60,6 +61,8 @@ impl Observed {
     pub(super) fn with_files(self) -> ObservedState {
         let directories = || self.indexes.keys();
         let in_remotes = directories().flat_map(|git| REMOTES.map(|name| git.join(name)));
+        // With a slash at the end, the directory to which a link leads is looked into as well.
+        let in_remotes = in_remotes.flat_map(|path| [path.join(""), path]);
         let remotes = Snapshot::take(&in_remotes.collect::<Vec<_>>());
         let todos = Snapshot::take(&directories().map(|git| git.join(TODO)).collect::<Vec<_>>());
         ObservedState { observed: self, remotes, todos }
@@ -97,7 +100,7 @@ impl ObservedState {
         }
         self.compare_indexes(now, is_in_made, finds);
         for path in self.remotes.changed(&now.remotes) {
-            if is_file(&path) && !is_in_made(&path) {
+            if kind(&path).is_some() && !is_in_made(&path) {
                 finds.add(FindKind::Remote, path);
             }
         }
@@ -147,9 +150,13 @@ pub(super) fn worktree(git: &Path) -> &Path {
     git.parent().filter(|_| is_usual).unwrap_or(git)
 }
 
-/// Whether the rest of a rebase runs commands. What is too long to read may.
+/// Whether the rest of a rebase runs commands. What is too long to read may, and what cannot be
+/// read: a link leads to what anybody can change later.
 fn runs_commands(path: &Path) -> bool {
-    let Ok(text) = plain_file::read(path, MAX_TODO) else { return false };
+    let text = match plain_file::read(path, MAX_TODO) {
+        Ok(text) => text,
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
     let is_command = |line: &[u8]| {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         words.next().is_some_and(|word| matches!(word, b"exec" | b"x" | b"-x"))
@@ -178,11 +185,11 @@ mod tests {
         check(&"# a long comment\n".repeat(80_000), true);
         fs::remove_file(&path).unwrap();
         assert!(!runs_commands(&path));
-        fs::create_dir(&path).unwrap();
-        assert!(!runs_commands(&path));
+        std::os::unix::fs::symlink("missing", &path).unwrap();
+        assert!(runs_commands(&path));
         let pipe = directory.path().join("pipe");
         mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
-        assert!(!runs_commands(&pipe));
+        assert!(runs_commands(&pipe));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::observed::worktree;
 use super::survey::Survey;
 use super::{ControlFiles, REPOSITORY, kind};
+use crate::processes::git_identity::{self, GitValue};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 use crate::processes::plain_file;
@@ -15,8 +16,15 @@ use crate::processes::plain_file;
 /// Linked worktrees that are looked at.
 const MAX_WORKTREES: usize = 200;
 
+/// Names among which linked worktrees are looked for.
+const MAX_WORKTREE_NAMES: usize = 20_000;
+
 /// The most of a settings file that is read for paths.
 const MAX_SETTINGS: u64 = 256 << 10;
+
+/// How far settings that name others are followed, and how many files for one repository.
+const MAX_INCLUDES: usize = 5;
+const MAX_SETTINGS_FILES: usize = 50;
 
 /// The kernel opens no longer path.
 const MAX_PATH: usize = 4096;
@@ -117,8 +125,11 @@ impl ControlFiles {
             self.present(&git.join("config.worktree"));
             return self.present(&git.join("commondir"));
         }
-        // With it missing, one file would put all of the others aside.
-        self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        // With it missing, one file would put all of the others aside. Where that would change
+        // what git does, the file may come, and is told.
+        if !says_what_its_files_are(git) {
+            self.protect(&git.join("commondir"), Placeholder::CommonDirectory);
+        }
         self.worktree_settings(git, git);
         for name in ["hooks", "modules"] {
             self.protect(&git.join(name), Placeholder::Directory);
@@ -132,12 +143,20 @@ impl ControlFiles {
         self.named_in_settings(git, &self.tops(git, top, &worktrees));
     }
 
-    /// The directories of a repository's linked worktrees.
+    /// The directories of a repository's linked worktrees. Where there are more than are looked at,
+    /// nothing in any of them may be written: not even in the one of a root.
     fn linked_worktrees(&mut self, git: &Path) -> Vec<PathBuf> {
-        let mut entries = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
-        let paths = entries.by_ref().take(MAX_WORKTREES).map(|entry| entry.path());
-        let found = paths.filter(|path| kind(path).is_some_and(|kind| kind.is_dir())).collect();
-        self.observed.is_cut |= entries.next().is_some();
+        let worktrees = git.join("worktrees");
+        let mut entries = fs::read_dir(&worktrees).into_iter().flatten().flatten();
+        let paths = entries.by_ref().take(MAX_WORKTREE_NAMES).map(|entry| entry.path());
+        // Directories that git takes for none of its own do not count: anybody can make many.
+        let mut found: Vec<PathBuf> = paths.filter(|path| is_linked_worktree(path)).collect();
+        found.sort();
+        if entries.next().is_some() || MAX_WORKTREES < found.len() {
+            found.truncate(MAX_WORKTREES);
+            self.observed.is_cut = true;
+            self.present(&worktrees);
+        }
         found
     }
 
@@ -174,26 +193,61 @@ impl ControlFiles {
         }
     }
 
-    /// Directories of hooks and further settings that the repository's settings name.
+    /// Directories of hooks and further settings that the repository's settings name, and those
+    /// that these name in turn.
     fn named_in_settings(&mut self, git: &Path, tops: &BTreeSet<PathBuf>) {
-        let Some(settings) = read(&git.join("config")) else { return };
-        for (key, value) in settings.lines().filter_map(setting) {
-            let bases: Vec<&Path> = match key.as_str() {
-                "hookspath" | "attributesfile" => tops.iter().map(PathBuf::as_path).collect(),
-                "path" => vec![git],
-                _ => continue,
-            };
-            for path in bases.iter().filter_map(|base| without_links_above(&base.join(value))) {
-                if !tops.contains(&path) {
-                    self.named(path);
+        let mut read_already = BTreeSet::new();
+        let mut files = vec![git.join("config")];
+        for _ in 0..=MAX_INCLUDES {
+            let mut included = Vec::new();
+            for file in files {
+                if MAX_SETTINGS_FILES <= read_already.len() {
+                    self.observed.is_cut = true;
+                    return;
+                }
+                if read_already.insert(file.clone()) {
+                    included.extend(self.named_in_file(&file, tops));
                 }
             }
+            files = included;
         }
+        self.observed.is_cut |= files.iter().any(|file| !read_already.contains(file));
+    }
+
+    /// Protects what one file of settings names. Returns the settings in the roots among it.
+    fn named_in_file(&mut self, file: &Path, tops: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
+        let Some((settings, directory)) = read(file).zip(file.parent()) else { return Vec::new() };
+        let mut included = Vec::new();
+        for GitValue { section, key, value } in git_identity::values(&settings) {
+            let is_include = is_include(&section) && key == "path";
+            let bases: Vec<&Path> = match (section.as_str(), key.as_str()) {
+                ("core", "hookspath" | "attributesfile") => {
+                    tops.iter().map(PathBuf::as_path).collect()
+                }
+                _ if is_include => vec![directory],
+                _ => continue,
+            };
+            for path in bases.iter().filter_map(|base| without_links_above(&base.join(&value))) {
+                if tops.contains(&path) {
+                    continue;
+                }
+                if is_include {
+                    let real = fs::canonicalize(&path).ok();
+                    included.extend(real.filter(|real| self.is_below_root(real)));
+                }
+                self.named(path);
+            }
+        }
+        included
+    }
+
+    fn is_below_root(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root) && path != root)
     }
 
     /// Protects a path that settings name, if it lies in a root.
     fn named(&mut self, path: PathBuf) {
-        if !self.roots.iter().any(|root| path.starts_with(root) && path != *root) {
+        if !self.is_below_root(&path) {
             return;
         }
         if kind(&path).is_none() {
@@ -204,18 +258,39 @@ impl ControlFiles {
     }
 }
 
+/// Whether git can take a directory for the one of a linked worktree.
+fn is_linked_worktree(path: &Path) -> bool {
+    let is_directory = kind(path).is_some_and(|kind| kind.is_dir());
+    is_directory && ["gitdir", "commondir"].iter().any(|name| kind(&path.join(name)).is_some())
+}
+
 /// The top of a linked worktree, by its directory in the repository.
 fn top_of_worktree(own: &Path) -> Option<PathBuf> {
     let named = read(&own.join("gitdir"))?;
     fs::canonicalize(own.join(named.trim_end()).parent()?).ok()
 }
 
-/// A key in lower case, and its value without quotes.
-fn setting(line: &str) -> Option<(String, &str)> {
-    let (key, value) = line.split_once('=')?;
-    // The key may stand behind the name of its section.
-    let key = key.rsplit_once(']').map_or(key, |(_, key)| key);
-    Some((key.trim().to_ascii_lowercase(), value.trim().trim_matches('"')))
+/// Whether settings of a repository say where its files are, or that it has none. git takes no
+/// notice of that beside a `commondir`, even of one that names the repository itself.
+fn says_what_its_files_are(git: &Path) -> bool {
+    let files = ["config", "config.worktree"].iter().filter_map(|name| read(&git.join(name)));
+    let mut values = files.flat_map(|text| git_identity::values(&text));
+    values.any(|GitValue { section, key, value }| match (section.as_str(), key.as_str()) {
+        ("core", "worktree") => true,
+        // Of a directory with another name git says so by itself.
+        ("core", "bare") => git.ends_with(REPOSITORY) && !is_no(&value),
+        _ => false,
+    })
+}
+
+fn is_no(value: &str) -> bool {
+    ["false", "no", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
+}
+
+/// Whether a section names further settings, always or under a condition.
+fn is_include(section: &str) -> bool {
+    let is_conditional = |rest: &str| rest.starts_with(|c: char| c == '"' || c.is_whitespace());
+    section == "include" || section.strip_prefix("includeif").is_some_and(is_conditional)
 }
 
 /// The path with every link resolved but the last one. Directories above it may be missing.
@@ -237,17 +312,4 @@ fn without_links_above(path: &Path) -> Option<PathBuf> {
 fn read(path: &Path) -> Option<String> {
     let text = plain_file::read(path, MAX_SETTINGS).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_is_a_key_and_a_value() {
-        let check = |line, key: &str, value| assert_eq!(setting(line), Some((key.into(), value)));
-        check("\thooksPath = .githooks", "hookspath", ".githooks");
-        check("[include] path=\"../shared\"", "path", "../shared");
-        assert_eq!(setting("[core]"), None);
-    }
 }

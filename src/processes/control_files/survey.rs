@@ -55,8 +55,11 @@ const DEPENDENCIES: [&str; 10] = [
     ".nox",
 ];
 
-/// What git takes a directory for a repository by, where there is no `.git`.
-const BARE_REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
+/// What git takes a directory for a repository by, where there is no `.git`: the first and the
+/// others side by side, or the first and a file that names where the others are.
+const HEAD: &str = "HEAD";
+const BESIDE_HEAD: [&str; 2] = ["objects", "refs"];
+const COMMON_DIRECTORY: &str = "commondir";
 
 /// What one directory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -270,14 +273,14 @@ impl Listing {
     fn read(directory: &Path) -> Self {
         let above = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut listing = Self::default();
-        let mut of_bare_repository = 0;
+        let mut of_repository = Vec::new();
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         for (count, entry) in entries.enumerate() {
             if MAX_ENTRIES <= count {
                 return Self { subdirectories: listing.subdirectories, ..Self::asked(directory) };
             }
             let name = entry.file_name();
-            of_bare_repository += usize::from(BARE_REPOSITORY.iter().any(|own| name == *own));
+            of_repository.extend(name.to_str().and_then(of_bare_repository));
             if name.eq_ignore_ascii_case(REPOSITORY) {
                 listing.has_repository = true;
             } else if is_control(&above, &name) {
@@ -292,7 +295,7 @@ impl Listing {
                 }
             }
         }
-        listing.is_bare = of_bare_repository == BARE_REPOSITORY.len();
+        listing.is_bare = is_bare(|name| of_repository.contains(&name));
         // So that what is found does not depend on the file system's order.
         listing.controls.sort();
         listing.subdirectories.sort();
@@ -305,12 +308,23 @@ impl Listing {
         Self {
             controls: names.filter(|name| kind(&directory.join(name)).is_some()).collect(),
             has_repository: kind(&directory.join(REPOSITORY)).is_some(),
-            is_bare: BARE_REPOSITORY.iter().all(|name| kind(&directory.join(name)).is_some()),
+            is_bare: is_bare(|name| kind(&directory.join(name)).is_some()),
             set_id: Vec::new(),
             subdirectories: Vec::new(),
             is_cut: true,
         }
     }
+}
+
+/// The name, if it is one of those by which git takes a directory for a repository.
+fn of_bare_repository(name: &str) -> Option<&'static str> {
+    let mut known = BESIDE_HEAD.into_iter().chain([HEAD, COMMON_DIRECTORY]);
+    known.find(|known| *known == name)
+}
+
+/// Whether git takes a directory that has these names for a repository.
+fn is_bare(has: impl Fn(&'static str) -> bool) -> bool {
+    has(HEAD) && (BESIDE_HEAD.into_iter().all(&has) || has(COMMON_DIRECTORY))
 }
 
 fn is_control(above: &str, name: &OsStr) -> bool {
@@ -343,8 +357,11 @@ mod tests {
             fs::create_dir_all(root.path().join("bare").join(name)).unwrap();
             fs::create_dir_all(root.path().join("vendor/bare").join(name)).unwrap();
         }
-        fs::create_dir_all(root.path().join("half/objects")).unwrap();
-        assert_eq!(found(&Survey::default(), root.path()), ["bare", "e", "a/b/c"]);
+        for name in ["half/objects", "half/HEAD", "other/commondir", "other/refs", "split/HEAD"] {
+            fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        fs::write(root.path().join("split/commondir"), "../half\n").unwrap();
+        assert_eq!(found(&Survey::default(), root.path()), ["bare", "e", "split", "a/b/c"]);
     }
 
     #[test]

@@ -176,6 +176,69 @@ fn hooks_and_settings_that_the_settings_name_are_protected() {
     ground.check(&["ReadOnly .githooks", "ReadOnly shared.config"], &["missing", "all", ""]);
 }
 
+#[test]
+fn settings_are_read_as_git_reads_them_and_included_ones_are_followed() {
+    let names = [".team hooks/x", "hooks/x", "deep/hooks/x", "if/hooks/x", ".git/HEAD", "no/x"];
+    let ground = Ground::new(&names);
+    fs::write(
+        ground.path(".git/config"),
+        "[core] hooksPath = \".team hooks\" # the team's\n[other]\nhooksPath = no\n\
+         [include]\n\tpath = ../shared.config ; for all\n\
+         [includeIf \"onbranch:main\"]\npath = if.config\n",
+    )
+    .unwrap();
+    let deep = "[include]\npath = shared.config\n[core]\nhooksPath = deep/hooks\n";
+    fs::write(ground.path("deep/shared.config"), deep).unwrap();
+    let shared = "[core]\nhooksPath = hooks\n[include]\npath = deep/shared.config\n";
+    fs::write(ground.path("shared.config"), shared).unwrap();
+    fs::write(ground.path(".git/if.config"), "[core]\nhooksPath = if/hooks\n").unwrap();
+    let protected = [
+        "ReadOnly .team hooks",
+        "ReadOnly shared.config",
+        "ReadOnly hooks",
+        "ReadOnly deep/shared.config",
+        "ReadOnly deep/hooks",
+        "ReadOnly .git/if.config",
+        "ReadOnly if/hooks",
+    ];
+    ground.check(&protected, &["no"]);
+    assert!(!ground.found().observed.is_cut);
+}
+
+#[test]
+fn settings_that_include_too_many_others_are_not_passed_over_in_silence() {
+    let ground = Ground::new(&[".git/HEAD", ".git/config"]);
+    for number in 0..6 {
+        let name = if number == 0 { "config".to_owned() } else { format!("c{number}") };
+        let text = format!("[include]\npath = c{}\n", number + 1);
+        fs::write(ground.path(".git").join(name), text).unwrap();
+    }
+    assert!(!ground.found().observed.is_cut);
+    fs::write(ground.path(".git/c6"), "").unwrap();
+    assert!(ground.found().observed.is_cut);
+}
+
+/// Beside a `commondir` git would take no notice of it.
+#[test]
+fn no_common_directory_is_held_where_settings_say_where_the_files_are() {
+    let ground = Ground::new(&[".git/HEAD", ".git/config", "other.git/HEAD", "other.git/config"]);
+    fs::create_dir_all(ground.path("other.git/objects")).unwrap();
+    fs::create_dir_all(ground.path("other.git/refs")).unwrap();
+    let held = "ReadOnly (missing) .git/commondir";
+    let other = "ReadOnly (missing) other.git/commondir";
+    for settings in ["[core]\nworktree = ../a\n", "[core]\nbare\n=\n[core] bare = true\n"] {
+        fs::write(ground.path(".git/config"), settings).unwrap();
+        ground.check(&["ReadOnly .git/config"], &[".git/commondir"]);
+    }
+    fs::write(ground.path("other.git/config"), "[core]\nbare = true\n").unwrap();
+    for settings in ["[core]\nbare = false\n", "[core \"x\"]\nworktree = ../a\n", ""] {
+        fs::write(ground.path(".git/config"), settings).unwrap();
+        ground.check(&[held, other], &[]);
+    }
+    fs::write(ground.path(".git/config.worktree"), "[core] worktree = ../a\n").unwrap();
+    ground.check(&[other], &[".git/commondir"]);
+}
+
 /// Relative paths begin at the top of each worktree.
 #[test]
 fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
@@ -199,7 +262,7 @@ fn hooks_by_a_relative_path_are_protected_in_every_worktree() {
 
 #[test]
 fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
-    let ground = Ground::new(&[".git/config", ".git/worktrees/w/HEAD"]);
+    let ground = Ground::new(&[".git/config", ".git/worktrees/w/gitdir"]);
     ground.check(&[], &[".git/config.worktree", ".git/worktrees/w/config.worktree"]);
     fs::write(ground.path(".git/config"), "[extensions]\n\tworktreeConfig = true\n").unwrap();
     let held = [
@@ -222,13 +285,17 @@ fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence(
     let ground = Ground::new(&[".git/config"]);
     let worktrees = |numbers: std::ops::Range<usize>| {
         for number in numbers {
-            fs::create_dir_all(ground.path(&format!(".git/worktrees/{number}"))).unwrap();
+            let own = ground.path(&format!(".git/worktrees/{number}"));
+            fs::create_dir_all(&own).unwrap();
+            fs::write(own.join("gitdir"), "").unwrap();
         }
     };
     worktrees(0..200);
     assert!(!ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees/199/gitdir"], &[]);
     worktrees(200..201);
     assert!(ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees"], &[]);
 
     let ground = Ground::new(&["file"]);
     let git = |arguments: &[&str]| {
@@ -244,6 +311,24 @@ fn more_worktrees_or_gitlinks_than_are_looked_at_are_not_passed_over_in_silence(
         git(&["update-index", "--add"].into_iter().chain(added).collect::<Vec<_>>());
         assert_eq!(ground.found().observed.is_cut, is_cut);
     }
+}
+
+#[test]
+fn a_flood_of_directories_hides_no_worktree() {
+    let names = [".git/config", ".git/worktrees/w/commondir", ".git/worktrees/w/gitdir"];
+    let ground = Ground::new(&names);
+    let flood = |numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            fs::create_dir(ground.path(&format!(".git/worktrees/n{number}"))).unwrap();
+        }
+    };
+    let held = ["ReadOnly .git/worktrees/w/commondir", "ReadOnly .git/worktrees/w/gitdir"];
+    flood(0..3000);
+    assert!(!ground.found().observed.is_cut);
+    ground.check(&held, &[]);
+    flood(3000..20_000);
+    assert!(ground.found().observed.is_cut);
+    ground.check(&["ReadOnly .git/worktrees"], &[]);
 }
 
 /// A name need not be text.

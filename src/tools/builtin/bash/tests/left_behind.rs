@@ -159,6 +159,9 @@ async fn g9_repositories_that_a_command_makes_are_told_in_one_line() {
                 &["a directory that git takes for a repository: other.git"],
             )
             .await;
+        let split = "mkdir -p five sub/common/objects sub/common/refs && echo ../sub/common >five/commondir \
+                     && echo 'ref: refs/heads/main' >five/HEAD";
+        ground.check(split, &["a directory that git takes for a repository: five"]).await;
         let link = "mkdir four && echo 'gitdir: ../sub/bare' >four/.git";
         ground.check(link, &["a nested repository: four"]).await;
         ground
@@ -187,7 +190,14 @@ async fn g9_a_rebase_that_runs_commands_is_told() {
         let told = ["a rebase that runs commands: .git/rebase-merge/git-rebase-todo"];
         ground.check("echo 'exec evil' >>.git/rebase-merge/git-rebase-todo", &told).await;
         ground.check("printf 'x evil' >.git/rebase-merge/git-rebase-todo", &told).await;
+        let told = ["a rebase that runs commands: .git/rebase-merge/git-rebase-todo"];
+        let link = "cd .git/rebase-merge && echo 'pick 1234' >t && ln -sf t git-rebase-todo";
+        ground.check(link, &told).await;
         ground.check("rm -r .git/rebase-merge", &[]).await;
+        let link = "mkdir kept && echo 'exec evil' >kept/git-rebase-todo && \
+                    ln -s ../kept .git/rebase-merge";
+        ground.check(link, &told).await;
+        ground.check("rm -r kept .git/rebase-merge", &[]).await;
         let in_tree = "mkdir .git/worktrees/tree/rebase-merge && \
                        echo ' x evil' >.git/worktrees/tree/rebase-merge/git-rebase-todo";
         let told = "a rebase that runs commands: .git/worktrees/tree/rebase-merge/git-rebase-todo";
@@ -206,6 +216,14 @@ async fn g9_remotes_beside_the_settings_are_told() {
         let told = ["a remote outside of git's settings: .git/remotes/origin"];
         ground.check("echo 'URL: ext::other' >.git/remotes/origin", &told).await;
         ground.check("rm .git/remotes/origin", &[]).await;
+        let link = "echo 'URL: ext::evil' >r && ln -s ../../r .git/remotes/origin";
+        ground.check(link, &told).await;
+        ground.check("rm -r .git/remotes", &[]).await;
+        let link = "mkdir rr && cp r rr/origin && ln -s ../rr .git/remotes";
+        let told = "remotes outside of git's settings: .git/remotes, .git/remotes/origin";
+        ground.check(link, &[told]).await;
+        let told = ["a remote outside of git's settings: .git/remotes/other"];
+        ground.check("cp r rr/other", &told).await;
     }
 }
 
@@ -224,6 +242,19 @@ async fn g9_what_settings_name_and_was_missing_is_told() {
         let left = ground.left(line).await;
         assert!(left.iter().any(|line| line.starts_with(told)), "{:?}: {left:?}", ground.level);
         assert_eq!(ground.left("touch another").await.len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn g9_git_finds_the_files_that_core_worktree_names_and_a_commondir_is_told() {
+    for ground in Ground::each(&[("src/f", "")]).await {
+        ground.git(&["init", "-q"]);
+        ground.git(&["config", "core.worktree", "../src"]);
+        let line = "test $(git rev-parse --show-toplevel) = $PWD/src && git add -A && \
+                    test $(git ls-files) = f || git init -q not-found";
+        ground.check(line, &[]).await;
+        let told = ["a control file made or changed: .git/commondir"];
+        ground.check("echo ../other >.git/commondir", &told).await;
     }
 }
 
