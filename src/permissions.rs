@@ -165,6 +165,8 @@ pub(crate) struct Permit {
     choice: Option<u8>,
     /// What nobody was asked about runs with less.
     unasked: Unasked,
+    /// Nothing but the sandbox lets it run.
+    is_by_sandbox_alone: bool,
 }
 
 /// How a command runs that no person approved.
@@ -177,8 +179,6 @@ struct Unasked {
     unapproved: bool,
     /// It runs git to read, so what the repository configures to run does not.
     reads_git: bool,
-    /// Nothing but the sandbox lets it run.
-    by_sandbox: bool,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -974,7 +974,13 @@ fn names_of(target: &Target) -> u64 {
 
 impl Permit {
     fn new(access: Access) -> Self {
-        Self { access, approved_contents: None, choice: None, unasked: Unasked::default() }
+        Self {
+            access,
+            approved_contents: None,
+            choice: None,
+            unasked: Unasked::default(),
+            is_by_sandbox_alone: false,
+        }
     }
 
     /// The permit of a call that nobody is asked about.
@@ -985,18 +991,16 @@ impl Permit {
         };
         let reads_git = command.is_some_and(|command| command.reads_git());
         let reads_only = command.is_some() && reads_only;
-        let unasked = Unasked { reads_only, unapproved, reads_git, by_sandbox: false };
-        Self { unasked, ..Self::new(access) }
+        Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
     }
 
-    fn by_sandbox_alone(mut self, by_sandbox: bool) -> Self {
-        self.unasked.by_sandbox = by_sandbox;
-        self
+    fn by_sandbox_alone(self, is_by_sandbox_alone: bool) -> Self {
+        Self { is_by_sandbox_alone, ..self }
     }
 
     /// Whether nothing but the sandbox lets the command run, so that it must hold everything.
     pub(crate) fn is_by_sandbox_alone(&self) -> bool {
-        self.unasked.by_sandbox
+        self.is_by_sandbox_alone
     }
 
     /// The permit of a command that a person has approved, though by now nothing asks about it: it
