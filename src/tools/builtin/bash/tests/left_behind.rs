@@ -216,12 +216,12 @@ async fn g9_remotes_beside_the_settings_are_told() {
         let told = ["a remote outside of git's settings: .git/remotes/origin"];
         ground.check("echo 'URL: ext::other' >.git/remotes/origin", &told).await;
         ground.check("rm .git/remotes/origin", &[]).await;
-        let link = "echo 'URL: ext::evil' >r && ln -s ../../r .git/remotes/origin";
-        ground.check(link, &told).await;
+        let file = "echo 'URL: ext::evil' >r && ln -s ../../r .git/remotes/origin";
+        ground.check(file, &told).await;
         ground.check("rm -r .git/remotes", &[]).await;
-        let link = "mkdir rr && cp r rr/origin && ln -s ../rr .git/remotes";
+        let directory = "mkdir rr && cp r rr/origin && ln -s ../rr .git/remotes";
         let told = "remotes outside of git's settings: .git/remotes, .git/remotes/origin";
-        ground.check(link, &[told]).await;
+        ground.check(directory, &[told]).await;
         let told = ["a remote outside of git's settings: .git/remotes/other"];
         ground.check("cp r rr/other", &told).await;
     }
