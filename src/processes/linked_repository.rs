@@ -10,6 +10,10 @@ use crate::protected_names::REPOSITORY;
 /// The most of a file that is read for a path.
 const MAX_BYTES: u64 = 64 << 10;
 
+/// The system's directories for temporary files. Anybody can make a repository there that names a
+/// root as its own.
+const OF_EVERYBODY: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// A repository outside of a root, of which that root is a worktree. Commands write there as git
 /// does; what other programs obey in it is protected as in a repository that lies in a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +36,7 @@ impl LinkedRepository {
         let found = Self::of_worktree(&directory, &file, root)
             .or_else(|| Self::of_submodule(&directory, root))?;
         let is_apart = !found.directory.starts_with(root) && !root.starts_with(&found.directory);
-        is_apart.then_some(found)
+        (is_apart && !is_of_everybody(&found.directory, root)).then_some(found)
     }
 
     /// Those of all roots that lie in none of them.
@@ -72,6 +76,11 @@ impl LinkedRepository {
         let found = Self { root, directory: directory.to_owned(), own: None };
         (is_its_own && is_repository(directory)).then_some(found)
     }
+}
+
+/// Whether a repository lies among temporary files, and its root does not.
+fn is_of_everybody(directory: &Path, root: &Path) -> bool {
+    OF_EVERYBODY.iter().any(|shared| directory.starts_with(shared) && !root.starts_with(shared))
 }
 
 fn is_repository(directory: &Path) -> bool {
@@ -136,6 +145,19 @@ mod tests {
         assert!(LinkedRepository::of(&root).is_some());
         fs::remove_file(repository.join("HEAD")).unwrap();
         assert_eq!(LinkedRepository::of(&root), None);
+    }
+
+    #[test]
+    fn a_repository_among_temporary_files_is_only_of_roots_that_are_there() {
+        let check = |directory: &str, root: &str, expected: bool| {
+            assert_eq!(is_of_everybody(Path::new(directory), Path::new(root)), expected, "{root}");
+        };
+        check("/tmp/rep", "/home/me/project", true);
+        check("/var/tmp/rep/.git", "/home/me/project", true);
+        check("/tmp/rep", "/tmp/project", false);
+        check("/home/me/rep/.git", "/home/me/project", false);
+        check("/home/me/rep/.git", "/tmp/project", false);
+        check("/tmpfiles/rep", "/home/me/project", false);
     }
 
     #[test]
