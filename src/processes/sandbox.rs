@@ -357,7 +357,11 @@ impl Sandbox {
             all.filter_map(|place| shown::opened(&place)).unzip();
         let roots: Vec<PathBuf> = all.iter().map(|shown| shown.from.path().to_owned()).collect();
         let mut writable = shown::outermost(&all);
-        for linked in LinkedRepository::of_all(&roots) {
+        let hidden = &self.0.settings.hidden;
+        let hides =
+            |linked: &LinkedRepository| hidden.iter().any(|it| linked.directory.starts_with(it));
+        // A session could make one in its own directory for temporary files.
+        for linked in LinkedRepository::of_all(&roots).iter().filter(|linked| !hides(linked)) {
             let opens = shown::opened(&Shown::as_it_is(&linked.directory));
             let (shown, handle) = opens.unzip();
             writable.extend(shown);
