@@ -162,9 +162,11 @@ fn started_by(up: Pid) -> Vec<Pid> {
     children(up).into_iter().filter(|process| !is_supervisor(*process)).collect()
 }
 
+#[expect(clippy::print_stderr, reason = "the test harness captures it and shows it on failure")]
 impl Drop for Up {
     fn drop(&mut self) {
         if std::thread::panicking() {
+            eprintln!("--- what up said ---\n{}", self.log());
             if let Some(child) = &mut self.child {
                 let _killed = child.kill().and_then(|()| child.wait());
             }
