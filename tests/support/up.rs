@@ -148,6 +148,15 @@ impl Up {
         Some(status)
     }
 
+    /// Waits for a chain that has ended because LiteLLM did. `false`: it has not.
+    pub(crate) fn has_lost_litellm(&mut self) -> bool {
+        let has_lost = self.log().contains("LiteLLM ended");
+        if has_lost && let Some(mut child) = self.child.take() {
+            child.wait().expect("our child");
+        }
+        has_lost
+    }
+
     /// The processes of LiteLLM: the child of `up`, and its workers.
     pub(crate) fn litellm(&self) -> Vec<Pid> {
         let Some(up) = self.child.as_ref().map(Pid::from_child) else { return Vec::new() };
