@@ -112,7 +112,7 @@ impl FileContents {
 
 /// Whether another change would show as another version.
 pub(crate) fn is_settled(version: &Version, now_ms: i64) -> bool {
-    version.as_ref().map_or(true, |version| version.changed_ms() + SETTLING_MS <= now_ms)
+    version.as_ref().map_or(true, |version| version.has_settled(SETTLING_MS, now_ms))
 }
 
 /// Reads a file whole in one state.

@@ -17,11 +17,11 @@ use rustix::io::Errno;
 
 use crate::text::printable;
 
-pub(crate) use crate::file_id::FileId;
+pub(crate) use crate::file_id::{FileId, FileVersion};
 pub(crate) use bound_directory::{BoundDirectory, DirectoryId, directory_there};
+pub(crate) use content_state::ContentState;
 pub(crate) use directory::Directory;
 pub(crate) use handles::OpenFile;
-pub(crate) use identity::{ContentState, FileVersion};
 pub(crate) use own_files::OwnFiles;
 pub(crate) use readable_roots::{ReadableRoot, ReadableRoots};
 pub(crate) use replace::ReplaceError;
@@ -30,11 +30,11 @@ pub(crate) use target::Target;
 pub(crate) use temp_files::TempFiles;
 
 mod bound_directory;
+mod content_state;
 mod direct;
 mod directories;
 pub(crate) mod directory;
 mod handles;
-mod identity;
 mod own_files;
 mod readable_roots;
 mod replace;

@@ -4,14 +4,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use super::path_lists::SENSITIVE;
 use super::path_pattern::PatternRoots;
 use super::reached::ReachedPath;
+use crate::clock;
+use crate::file_id::FileVersion;
 use crate::sync;
 
 /// How many directories are looked into, nearest to the roots first, and how many entries of one.
@@ -27,8 +27,8 @@ const MAX_DEPENDENCIES: usize = 500;
 /// How many roots are remembered.
 const MAX_ROOTS: usize = 64;
 
-/// A change within the same tick of the clock as the look shows in no time stamp.
-const SETTLED: Duration = Duration::from_secs(10);
+/// A change within the same tick of the clock as the look makes no other version.
+const SETTLING_MS: i64 = 10_000;
 
 /// Package managers and compilers fill these with the files of others.
 const DEPENDENCIES: [&str; 5] = ["node_modules", "target", ".venv", "venv", ".tox"];
@@ -48,15 +48,12 @@ struct Known {
     roomy: Vec<PathBuf>,
 }
 
-/// Changes whenever the directory does; nobody but root can set it back.
-type Stamp = (u64, u64, i64, i64);
-
 /// A directory, and what was in it at the last look.
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
     /// How it was then. `None`: it has to be read again.
-    stamp: Option<Stamp>,
+    version: Option<FileVersion>,
     /// Files, and directories as a whole.
     secrets: Vec<PathBuf>,
     subdirectories: Vec<Directory>,
@@ -147,7 +144,7 @@ impl Directory {
     fn unread(path: PathBuf) -> Self {
         Self {
             path,
-            stamp: None,
+            version: None,
             secrets: Vec::new(),
             subdirectories: Vec::new(),
             dependencies: Vec::new(),
@@ -161,10 +158,11 @@ impl Directory {
             *self = Self::unread(std::mem::take(&mut self.path));
             return;
         };
-        let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
-        if self.stamp != Some(stamp) {
+        let version = FileVersion::from_metadata(&metadata);
+        if self.version != Some(version) {
             self.read(roots);
-            self.stamp = is_settled(&metadata).then_some(stamp);
+            let has_settled = version.has_settled(SETTLING_MS, clock::now_ms());
+            self.version = has_settled.then_some(version);
         }
     }
 
@@ -199,14 +197,6 @@ impl Directory {
             }
         }
     }
-}
-
-fn is_settled(metadata: &Metadata) -> bool {
-    let changed = u64::try_from(metadata.ctime()).ok();
-    let settled = changed.and_then(|seconds| {
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + SETTLED)
-    });
-    settled.is_some_and(|settled| settled < SystemTime::now())
 }
 
 #[cfg(test)]
@@ -312,7 +302,7 @@ mod tests {
         // As if it were old enough.
         let b = &mut directory.subdirectories[0].subdirectories[0];
         let metadata = fs::symlink_metadata(&b.path).unwrap();
-        b.stamp = Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()));
+        b.version = Some(FileVersion::from_metadata(&metadata));
         b.secrets = vec![root.join("kept")];
         fs::create_dir(root.join("new")).unwrap();
         assert_eq!(look(&mut directory), [root.join("kept")]);

@@ -20,9 +20,9 @@ use rustix::io::Errno;
 
 use super::directories::NewDirectories;
 use super::handles::{open_directory, open_entry};
-use super::identity::FileVersion;
 use super::target::Target;
 use super::temp_files::{TempFileNote, TempFiles, random_name};
+use crate::file_id::FileVersion;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {

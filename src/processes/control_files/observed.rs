@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::finds::{FindKind, Finds};
 use super::git_index::{Gitlinks, Unreadable};
 use super::{Snapshot, kind};
+use crate::file_id::FileVersion;
 use crate::processes::plain_file;
 
 /// The file in which git keeps the rest of a rebase.
@@ -24,12 +25,10 @@ const MAX_TODO: u64 = 1 << 20;
 /// What an index holds, and what it was when it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Index {
-    pub(super) stamp: IndexStamp,
+    /// `None`: there is no file.
+    pub(super) version: Option<FileVersion>,
     pub(super) gitlinks: Arc<Result<Gitlinks, Unreadable>>,
 }
-
-/// Device, number, size and times of a file. All are zero where there is none.
-pub(super) type IndexStamp = (u64, u64, u64, i64, i64, i64, i64);
 
 /// What was found besides control files.
 #[derive(Debug, Default)]
@@ -124,7 +123,7 @@ impl ObservedState {
         let none = Gitlinks::new();
         for (git, index) in &now.observed.indexes {
             let before = self.observed.indexes.get(git);
-            let is_same = before.is_some_and(|before| before.stamp == index.stamp);
+            let is_same = before.is_some_and(|before| before.version == index.version);
             if is_same || is_in_made(git) {
                 continue;
             }

@@ -8,11 +8,12 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
 
 use super::git_index;
 use super::kind;
-use super::observed::{Index, IndexStamp};
+use super::observed::Index;
+use crate::clock;
+use crate::file_id::FileVersion;
 use crate::protected_names::{PROTECTED_NAMES, ProtectedName, REPOSITORY};
 use crate::sync;
 
@@ -29,8 +30,8 @@ const MAX_ENTRIES: usize = 20_000;
 /// Roots that are remembered.
 const MAX_ROOTS: usize = 64;
 
-/// A change within the same tick of the clock as the look shows in no time stamp.
-const SETTLED: Duration = Duration::from_secs(10);
+/// A change within the same tick of the clock as the look makes no other version.
+const SETTLING_MS: i64 = 10_000;
 
 /// Indexes that are remembered.
 const MAX_INDEXES: usize = 500;
@@ -104,14 +105,11 @@ pub(in crate::processes) struct Survey {
 /// What is known of one root.
 #[derive(Debug, Default)]
 struct Known {
-    listings: HashMap<PathBuf, (Stamp, Arc<Listing>)>,
+    listings: HashMap<PathBuf, (FileVersion, Arc<Listing>)>,
     /// Those that have been found. A command that makes thousands of directories does not make
     /// the sandbox forget them.
     holders: BTreeSet<PathBuf>,
 }
-
-/// Changes whenever the directory does; nobody but root can set it back.
-type Stamp = (u64, u64, i64, i64);
 
 impl Survey {
     /// What is in a root, itself included.
@@ -130,29 +128,23 @@ impl Survey {
     pub(super) fn index(&self, git: &Path) -> Index {
         let path = git.join("index");
         let metadata = fs::symlink_metadata(&path).ok();
-        let stamp = metadata.as_ref().map(index_stamp).unwrap_or_default();
+        let version = metadata.as_ref().map(FileVersion::from_metadata);
         let known = sync::lock(&self.indexes).get(git).cloned();
-        if let Some(known) = known.filter(|known| known.stamp == stamp) {
+        if let Some(known) = known.filter(|known| known.version == version) {
             return known;
         }
-        let index = Index { stamp, gitlinks: Arc::new(git_index::gitlinks(&path)) };
+        let index = Index { version, gitlinks: Arc::new(git_index::gitlinks(&path)) };
         let mut indexes = sync::lock(&self.indexes);
         if MAX_INDEXES <= indexes.len() {
             indexes.clear();
         }
-        if metadata.as_ref().is_none_or(is_settled) {
+        if version.as_ref().is_none_or(is_settled) {
             indexes.insert(git.to_owned(), index.clone());
         } else {
             indexes.remove(git);
         }
         index
     }
-}
-
-fn index_stamp(metadata: &Metadata) -> IndexStamp {
-    let (dev, ino, size) = (metadata.dev(), metadata.ino(), metadata.size());
-    let modified = (metadata.mtime(), metadata.mtime_nsec());
-    (dev, ino, size, modified.0, modified.1, metadata.ctime(), metadata.ctime_nsec())
 }
 
 /// One look at a root.
@@ -223,17 +215,17 @@ impl Look<'_> {
         let Some(metadata) = fs::symlink_metadata(directory).ok().filter(Metadata::is_dir) else {
             return Arc::default();
         };
-        let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+        let version = FileVersion::from_metadata(&metadata);
         if let Some((known, listing)) = self.known.listings.get(directory)
-            && *known == stamp
+            && *known == version
         {
             return Arc::clone(listing);
         }
         let mut listing = Listing::read(directory);
         listing.set_id = self.set_id_files(directory);
         let listing = Arc::new(listing);
-        if is_settled(&metadata) {
-            let kept = (stamp, Arc::clone(&listing));
+        if is_settled(&version) {
+            let kept = (version, Arc::clone(&listing));
             self.known.listings.insert(directory.to_owned(), kept);
         } else {
             self.known.listings.remove(directory);
@@ -261,12 +253,8 @@ impl Look<'_> {
     }
 }
 
-fn is_settled(metadata: &Metadata) -> bool {
-    let changed = u64::try_from(metadata.ctime()).ok();
-    let changed = changed.and_then(|seconds| {
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + SETTLED)
-    });
-    changed.is_some_and(|settled| settled < SystemTime::now())
+fn is_settled(version: &FileVersion) -> bool {
+    version.has_settled(SETTLING_MS, clock::now_ms())
 }
 
 impl Listing {
@@ -399,14 +387,15 @@ mod tests {
     fn a_directory_that_has_settled_is_read_again_only_when_it_changes() {
         let root = tempfile::tempdir().unwrap();
         let metadata = fs::symlink_metadata(root.path()).unwrap();
-        assert!(!is_settled(&metadata));
-        let stamp = (metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
+        let version = FileVersion::from_metadata(&metadata);
+        assert!(!is_settled(&version));
         let mut known = Known::default();
         let remembered = Arc::new(Listing { has_repository: true, ..Listing::default() });
-        known.listings.insert(root.path().to_owned(), (stamp, Arc::clone(&remembered)));
+        known.listings.insert(root.path().to_owned(), (version, Arc::clone(&remembered)));
         assert_eq!(listing(&mut known, root.path()), remembered);
         // The clock of the file system may not have moved on since the directory was made.
-        let old = (stamp.0, stamp.1, stamp.2 - 1, stamp.3);
+        let other = tempfile::tempdir().unwrap();
+        let old = FileVersion::from_metadata(&fs::symlink_metadata(other.path()).unwrap());
         known.listings.insert(root.path().to_owned(), (old, remembered));
         assert_eq!(*listing(&mut known, root.path()), Listing::default());
         assert!(!known.listings.contains_key(root.path()));
