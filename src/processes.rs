@@ -17,6 +17,7 @@ mod descriptors;
 mod environment;
 pub(crate) mod fate;
 mod git_identity;
+mod git_settings;
 mod handles;
 mod kernel;
 mod last_words;

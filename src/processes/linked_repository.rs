@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{git_identity, plain_file};
+use super::{git_settings, plain_file};
 use crate::protected_names::REPOSITORY;
 
 /// The most of a file that is read for a path.
@@ -67,7 +67,7 @@ impl LinkedRepository {
     /// The settings of a submodule's repository name the root.
     fn of_submodule(directory: &Path, root: &Path) -> Option<Self> {
         let settings = read(&directory.join("config"))?;
-        let mut values = git_identity::values(&settings).into_iter();
+        let mut values = git_settings::values(&settings).into_iter();
         // git takes the last one.
         let named = values.rfind(|it| it.section == "core" && it.key == "worktree")?;
         let worktree = fs::canonicalize(directory.join(named.value)).ok()?;

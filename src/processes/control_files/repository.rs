@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::observed::worktree;
 use super::survey::Survey;
 use super::{ControlFiles, REPOSITORY, kind};
-use crate::processes::git_identity::{self, GitValue};
+use crate::processes::git_settings::{self, GitValue};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 use crate::processes::plain_file;
@@ -218,7 +218,7 @@ impl ControlFiles {
     fn named_in_file(&mut self, file: &Path, tops: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
         let Some((settings, directory)) = read(file).zip(file.parent()) else { return Vec::new() };
         let mut included = Vec::new();
-        for GitValue { section, key, value } in git_identity::values(&settings) {
+        for GitValue { section, key, value } in git_settings::values(&settings) {
             let is_include = is_include(&section) && key == "path";
             let bases: Vec<&Path> = match (section.as_str(), key.as_str()) {
                 ("core", "hookspath" | "attributesfile") => {
@@ -274,7 +274,7 @@ fn top_of_worktree(own: &Path) -> Option<PathBuf> {
 /// notice of that beside a `commondir`, even of one that names the repository itself.
 fn says_what_its_files_are(git: &Path) -> bool {
     let files = ["config", "config.worktree"].iter().filter_map(|name| read(&git.join(name)));
-    let mut values = files.flat_map(|text| git_identity::values(&text));
+    let mut values = files.flat_map(|text| git_settings::values(&text));
     values.any(|GitValue { section, key, value }| match (section.as_str(), key.as_str()) {
         ("core", "worktree") => true,
         // Of a directory with another name git says so by itself.
