@@ -48,13 +48,14 @@ pub(super) struct ControlFiles {
 }
 
 impl ControlFiles {
-    /// Looks at the disk. `roots` have no links in them.
-    pub(super) fn find(roots: &[PathBuf], survey: &Survey) -> Self {
+    /// Looks at the disk. `roots` have no links in them, and `linked` are their repositories that
+    /// lie in none of them.
+    pub(super) fn find(roots: &[PathBuf], linked: Vec<LinkedRepository>, survey: &Survey) -> Self {
         let mut found = Self {
             masks: Masks::default(),
             links: Vec::new(),
             roots: roots.to_vec(),
-            linked: LinkedRepository::of_all(roots),
+            linked,
             repositories: BTreeSet::new(),
             observed: Observed::default(),
             unread: BTreeMap::new(),

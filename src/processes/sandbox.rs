@@ -357,11 +357,7 @@ impl Sandbox {
             all.filter_map(|place| shown::opened(&place)).unzip();
         let roots: Vec<PathBuf> = all.iter().map(|shown| shown.from.path().to_owned()).collect();
         let mut writable = shown::outermost(&all);
-        let hidden = &self.0.settings.hidden;
-        let hides =
-            |linked: &LinkedRepository| hidden.iter().any(|it| linked.directory.starts_with(it));
-        // A session could make one in its own directory for temporary files.
-        for linked in LinkedRepository::of_all(&roots).iter().filter(|linked| !hides(linked)) {
+        for linked in self.linked(&roots) {
             let opens = shown::opened(&Shown::as_it_is(&linked.directory));
             let (shown, handle) = opens.unzip();
             writable.extend(shown);
@@ -387,7 +383,16 @@ impl Sandbox {
     }
 
     fn control_files(&self, roots: &[PathBuf]) -> ControlFiles {
-        ControlFiles::find(roots, &self.0.survey)
+        ControlFiles::find(roots, self.linked(roots), &self.0.survey)
+    }
+
+    /// The repositories of these roots that lie in none of them, and not in the server's state: a
+    /// session could make one in its own directory for temporary files.
+    fn linked(&self, roots: &[PathBuf]) -> Vec<LinkedRepository> {
+        let hidden = &self.0.settings.hidden;
+        let mut all = LinkedRepository::of_all(roots);
+        all.retain(|linked| !hidden.iter().any(|it| linked.directory.starts_with(it)));
+        all
     }
 
     /// Watches these roots for a command that runs outside of any sandbox.

@@ -6,6 +6,10 @@ use super::*;
 
 struct Ground(tempfile::TempDir);
 
+fn found_in(roots: &[PathBuf]) -> ControlFiles {
+    ControlFiles::find(roots, LinkedRepository::of_all(roots), &Survey::default())
+}
+
 impl Ground {
     /// A name that ends with a slash is a directory.
     fn new(names: &[&str]) -> Self {
@@ -26,7 +30,7 @@ impl Ground {
     }
 
     fn found(&self) -> ControlFiles {
-        ControlFiles::find(&[self.path("")], &Survey::default())
+        found_in(&[self.path("")])
     }
 
     /// One line for each mask.
@@ -276,7 +280,7 @@ fn settings_of_a_worktree_are_held_where_git_looks_for_them() {
 fn a_root_that_is_no_directory_has_nothing() {
     let ground = Ground::new(&["file"]);
     let roots = [ground.path("file"), ground.path("missing")];
-    let found = ControlFiles::find(&roots, &Survey::default());
+    let found = found_in(&roots);
     assert!(found.masks.iter().next().is_none() && found.links.is_empty());
 }
 
