@@ -72,30 +72,31 @@ impl ObservedState {
     /// The directories that have become repositories. A person is told of each, so nothing in it
     /// is told besides. Of a root that is its `.git` alone.
     pub(super) fn made_repositories(&self, now: &Self, roots: &[PathBuf]) -> Vec<PathBuf> {
-        let made = now.observed.worktrees.difference(&self.observed.worktrees);
-        let made = made.map(|directory| {
-            let is_root = roots.contains(directory);
-            if is_root { directory.join(super::REPOSITORY) } else { directory.clone() }
+        let mut new = self.new_repositories(now, roots);
+        // What else lies in a root is told by itself.
+        new.retain(|(kind, path)| *kind != FindKind::BareRepository || !roots.contains(path));
+        new.into_iter().map(|(_, path)| path).collect()
+    }
+
+    fn new_repositories(&self, now: &Self, roots: &[PathBuf]) -> Vec<(FindKind, PathBuf)> {
+        let worktrees = now.observed.worktrees.difference(&self.observed.worktrees);
+        let worktrees = worktrees.map(|directory| {
+            if roots.contains(directory) {
+                (FindKind::TopRepository, directory.join(super::REPOSITORY))
+            } else {
+                (FindKind::NestedRepository, directory.clone())
+            }
         });
         let bare = now.observed.bare.difference(&self.observed.bare);
-        made.chain(bare.filter(|directory| !roots.contains(directory)).cloned()).collect()
+        worktrees.chain(bare.map(|it| (FindKind::BareRepository, it.clone()))).collect()
     }
 
     /// What has come or changed since.
     pub(super) fn compare(&self, now: &Self, roots: &[PathBuf], finds: &mut Finds) {
         let made = self.made_repositories(now, roots);
         let is_in_made = |path: &Path| made.iter().any(|made| path.starts_with(made));
-        for directory in now.observed.worktrees.difference(&self.observed.worktrees) {
-            let is_root = roots.contains(directory);
-            let (kind, path) = if is_root {
-                (FindKind::TopRepository, directory.join(super::REPOSITORY))
-            } else {
-                (FindKind::NestedRepository, directory.clone())
-            };
+        for (kind, path) in self.new_repositories(now, roots) {
             finds.add(kind, path);
-        }
-        for directory in now.observed.bare.difference(&self.observed.bare) {
-            finds.add(FindKind::BareRepository, directory.clone());
         }
         self.compare_indexes(now, is_in_made, finds);
         for path in self.remotes.changed(&now.remotes) {
