@@ -1,6 +1,7 @@
 //! Starts supervisors, and keeps one of each kind started ahead of its command.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ impl SupervisorStarter {
     pub(super) fn started(&self, job: &Job) -> Result<ReadySupervisor, RunError> {
         let command = self.command(job.confinement.as_ref())?;
         let has_errors_apart = matches!(job.input, Input::Text(_));
-        with_pipes(command, has_errors_apart).map_err(RunError::Supervisor)
+        let started = with_pipes(command, has_errors_apart, Connection::start);
+        started.map_err(RunError::Supervisor)
     }
 
     /// The supervisor's program: in bubblewrap at that level, else as it is.
@@ -111,7 +113,10 @@ impl SupervisorStarter {
     fn fill(&self, kind: SupervisorKind) {
         let Some(executed) = self.executed(kind) else { return };
         self.slot(kind).fill(executed, || match kind {
-            SupervisorKind::Plain => started_ahead(self.plain_command()),
+            SupervisorKind::Plain => {
+                let started = with_pipes(self.plain_command(), false, Connection::start_ahead)?;
+                Ok(ReadySupervisor { is_spare: true, ..started })
+            }
             SupervisorKind::InsideBwrap => self.bwrap_started_ahead(),
         });
     }
@@ -146,9 +151,11 @@ impl SupervisorStarter {
     }
 }
 
+/// Starts a supervisor with pipes for what its command prints.
 fn with_pipes(
     command: tokio::process::Command,
     has_errors_apart: bool,
+    start: fn(tokio::process::Command, OwnedFd, OwnedFd) -> io::Result<Connection>,
 ) -> io::Result<ReadySupervisor> {
     let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (errors, stderr) = if has_errors_apart {
@@ -157,15 +164,7 @@ fn with_pipes(
     } else {
         (None, stdout.try_clone()?)
     };
-    let connection = Connection::start(command, stdout, stderr)?;
+    let connection = start(command, stdout, stderr)?;
     let output = pipe::Receiver::from_owned_fd(output)?;
     Ok(ReadySupervisor { connection, output, errors, is_spare: false })
-}
-
-fn started_ahead(command: tokio::process::Command) -> io::Result<ReadySupervisor> {
-    let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-    let stderr = stdout.try_clone()?;
-    let connection = Connection::start_ahead(command, stdout, stderr)?;
-    let output = pipe::Receiver::from_owned_fd(output)?;
-    Ok(ReadySupervisor { connection, output, errors: None, is_spare: true })
 }
