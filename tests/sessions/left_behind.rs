@@ -23,6 +23,14 @@ async fn server(upstream: &Upstream) -> Option<Server> {
     (status["sandbox"]["level"] == "bwrap").then_some(server)
 }
 
+/// A server on which commands run outside of any sandbox, and nobody is asked.
+async fn unconfined(upstream: &Upstream) -> Server {
+    let builder = Server::builder(upstream)
+        .argument("--sandbox=off")
+        .argument("--permission-mode=bypassPermissions");
+    builder.environment("GIT_CONFIG_GLOBAL", "/dev/null").start().await
+}
+
 fn makes_repository(directory: &str) -> Value {
     json!({ "command": format!("git init -q {directory}") })
 }
@@ -118,12 +126,7 @@ async fn g9_what_a_subagent_leaves_counts_for_its_session() {
 #[tokio::test]
 async fn g9_an_event_tells_the_person() {
     let upstream = Upstream::start();
-    let server = Server::builder(&upstream)
-        .argument("--sandbox=off")
-        .argument("--permission-mode=bypassPermissions")
-        .environment("GIT_CONFIG_GLOBAL", "/dev/null")
-        .start()
-        .await;
+    let server = unconfined(&upstream).await;
     let told = |progress: &str| {
         let (upstream, server, progress) = (&upstream, &server, progress.to_owned());
         async move {
@@ -147,12 +150,7 @@ async fn g9_an_event_tells_the_person() {
 #[tokio::test]
 async fn g9_what_a_task_has_left_is_told_by_the_first_answer_that_shows_it() {
     let upstream = Upstream::start();
-    let server = Server::builder(&upstream)
-        .argument("--sandbox=off")
-        .argument("--permission-mode=bypassPermissions")
-        .environment("GIT_CONFIG_GLOBAL", "/dev/null")
-        .start()
-        .await;
+    let server = unconfined(&upstream).await;
     let mut background = makes_repository("sub");
     background["run_in_background"] = json!(true);
     let mut talk = talk(&server);
