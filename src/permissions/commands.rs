@@ -40,6 +40,7 @@ mod operands;
 mod part;
 mod pattern;
 mod plain_read;
+mod program_lists;
 mod reach;
 mod reaching_out;
 mod read_only;

@@ -2,6 +2,7 @@
 //! becomes of them where there is no network. It proves nothing: any program may try.
 
 use super::part::Part;
+use super::program_lists::is_listed;
 use super::risks::signs::{NETWORK, NETWORK_GIT};
 use super::word::Word;
 use super::{ParsedCommand, UnparsedCommand};
@@ -65,18 +66,12 @@ fn connects(part: &Part) -> Option<&str> {
     let is_always = NETWORK.contains(&program) || ALWAYS.contains(&program);
     // It installs what the project names.
     let installs = program == "yarn" && arguments.is_empty();
-    let connects = is_always || installs || is_listed(program, arguments);
+    let connects = is_always || installs || is_listed(&COMMANDS, program, arguments);
     if connects {
         return Some(program);
     }
     let module = module_of_python(program, arguments)?;
-    is_listed(module, arguments).then_some(module)
-}
-
-/// Options of the program may stand before its command.
-fn is_listed(program: &str, arguments: &[Word]) -> bool {
-    let has = |names: &[&str]| arguments.iter().any(|word| names.iter().any(|name| word.is(name)));
-    COMMANDS.iter().any(|(programs, names)| programs.contains(&program) && has(names))
+    is_listed(&COMMANDS, module, arguments).then_some(module)
 }
 
 /// The module that `python -m` runs.

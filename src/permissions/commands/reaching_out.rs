@@ -4,6 +4,7 @@
 
 use super::ParsedCommand;
 use super::part::Part;
+use super::program_lists::is_listed;
 use super::risks::signs::{NETWORK, NETWORK_GIT, TAMPERING};
 use super::word::Word;
 
@@ -25,7 +26,8 @@ const ALWAYS: [&str; 12] = [
 
 /// Commands of programs that publish, or have another program act. What only builds from
 /// downloaded packages is not among them.
-const COMMANDS: [(&[&str], &[&str]); 5] = [
+const COMMANDS: [(&[&str], &[&str]); 6] = [
+    (&["git"], &NETWORK_GIT),
     (&["cargo"], &["login", "owner", "publish", "yank"]),
     (
         &["npm", "pnpm", "yarn"],
@@ -48,13 +50,8 @@ impl ParsedCommand {
 
 fn reaches_out(part: &Part) -> bool {
     let Some(program) = part.words.first().and_then(Word::base_name) else { return false };
-    let arguments = &part.words[1..];
-    // Options of the program may stand before its command.
-    let has = |names: &[&str]| arguments.iter().any(|word| names.iter().any(|name| word.is(name)));
     let is_always = [&NETWORK[..], &TAMPERING, &ALWAYS].iter().any(|list| list.contains(&program));
-    is_always
-        || (program == "git" && has(&NETWORK_GIT))
-        || COMMANDS.iter().any(|(programs, names)| programs.contains(&program) && has(names))
+    is_always || is_listed(&COMMANDS, program, &part.words[1..])
 }
 
 #[cfg(test)]
