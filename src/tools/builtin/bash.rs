@@ -4,6 +4,7 @@ mod answer;
 mod last_command;
 mod launch;
 mod masked_paths;
+mod output_end;
 mod preview;
 mod profile;
 mod quiet_git;
@@ -207,7 +208,7 @@ impl Tool for Bash {
         directory and have no network. What a command leaves running in the background is \
         ended with it. To read, search or change files, \
         use Read, Glob, Grep, Edit and Write.";
-    const MAX_RESULT_CHARS: Option<usize> = Some(answer::MAX_CHARACTERS);
+    const MAX_RESULT_CHARS: Option<usize> = Some(output_end::MAX_CHARACTERS);
 
     fn withheld(&self) -> &'static [&'static str] {
         match (self.settings.background_tasks > 0, self.escape) {

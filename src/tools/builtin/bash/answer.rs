@@ -6,15 +6,13 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::last_command;
+use super::output_end::{printed, says};
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
 use crate::processes::{EndCause, Exit, Finished, HeadAndTail};
 use crate::tools::answer::{AnswerText, Kept, Truncation};
 use crate::tools::tasks::TaskEnd;
 use crate::tools::tool::ToolOutput;
-
-/// Characters of a command's output that reach the model.
-pub(super) const MAX_CHARACTERS: usize = 30_000;
 
 /// What an answer is made of besides the end of the command.
 pub(super) struct Call<'a> {
@@ -136,9 +134,7 @@ pub(super) fn failed_to_write(finished: &Finished) -> bool {
     if !has_failed {
         return false;
     }
-    let shown = finished.output.so_far().0.shown(MAX_CHARACTERS);
-    let said = [shown.head, shown.tail].concat().to_lowercase();
-    NOT_WRITTEN.iter().any(|text| said.contains(text))
+    says(&printed(finished), &NOT_WRITTEN)
 }
 
 /// Says where the output of a task is.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Call};
 use super::masked_paths::MaskedPaths;
+use super::output_end::{MAX_CHARACTERS, printed};
 use super::read_file::ReadFile;
 use super::repeatable_command::RepeatableCommand;
 use super::repository_above;
@@ -260,7 +261,7 @@ impl Launch<'_> {
     }
 
     fn max_chars(&self) -> usize {
-        self.context.max_chars.unwrap_or(answer::MAX_CHARACTERS)
+        self.context.max_chars.unwrap_or(MAX_CHARACTERS)
     }
 }
 
@@ -287,9 +288,7 @@ impl ConfinedReader {
         if !answer::failed_to_write(finished) {
             return None;
         }
-        let shown = finished.output.so_far().0.shown(answer::MAX_CHARACTERS);
-        let output = [shown.head, shown.tail].concat();
-        let met = MaskedPaths::met(&output, &self.confinement, &self.command.directory);
+        let met = MaskedPaths::met(&printed(finished), &self.confinement, &self.command.directory);
         let lacked = if met.closed.is_some() { Lacked::Secrets } else { Lacked::Writing };
         self.command.remember(lacked);
         Some(answer::CONFINED_TO_READING.to_owned())

@@ -5,11 +5,9 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::output_end::{last_lines, says, words};
 use crate::processes::confinement::{Confinement, MaskKind};
 use crate::text::printable;
-
-/// How many lines of the end of the output are looked at.
-const LAST_LINES: usize = 60;
 
 /// What programs say, in lower case, of a file that is closed.
 const NOT_READ: [&str; 2] = ["permission denied", "eacces"];
@@ -18,9 +16,6 @@ const NOT_READ: [&str; 2] = ["permission denied", "eacces"];
 /// replaces its settings file by one that it has written beside it.
 const NOT_CHANGED: [&str; 4] =
     ["read-only file system", "erofs", "device or resource busy", "ebusy"];
-
-/// What ends a path in a message, besides blanks.
-const PATH_ENDS: &str = "'\"`‘’“”:;,()[]{}<>|=";
 
 /// The first path of each kind that the end of the output names as refused.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,8 +27,7 @@ pub(super) struct MaskedPaths {
 impl MaskedPaths {
     /// `directory` is where the command began.
     pub(super) fn met(output: &str, confinement: &Confinement, directory: &Path) -> Self {
-        let mut lines: Vec<&str> = output.lines().rev().take(LAST_LINES).collect();
-        lines.reverse();
+        let lines = last_lines(output);
         let met = |kind, words: &[&str]| {
             let refused = lines.iter().filter(|line| says(line, words));
             let mut paths = refused.flat_map(|line| paths_in(line, directory));
@@ -74,16 +68,10 @@ fn kept(path: &str) -> String {
     )
 }
 
-fn says(line: &str, words: &[&str]) -> bool {
-    let line = line.to_lowercase();
-    words.iter().any(|words| line.contains(words))
-}
-
-/// What in a line may be a path.
+/// What in a line may be a path, also behind the name of an option.
 fn paths_in<'a>(line: &'a str, directory: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-    let is_end = |c: char| c.is_whitespace() || PATH_ENDS.contains(c);
-    let words = line.split(is_end).filter(|word| !word.is_empty());
-    words.map(|word| directory.join(word.trim_start_matches("./")))
+    let parts = words(line).flat_map(|word| word.split('=')).filter(|part| !part.is_empty());
+    parts.map(|part| directory.join(part.trim_start_matches("./")))
 }
 
 /// Whether such a mask covers the path.

@@ -4,6 +4,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::output_end::printed;
 use crate::blocking::FILES;
 use crate::processes::Finished;
 use crate::protected_names::REPOSITORY;
@@ -21,8 +22,7 @@ pub(super) async fn note(finished: &Finished, root: Option<PathBuf>) -> Option<S
 
 /// Whether git has found no repository.
 fn is_missed(finished: &Finished) -> bool {
-    let shown = finished.output.so_far().0.shown(super::answer::MAX_CHARACTERS);
-    shown.head.contains(NO_REPOSITORY) || shown.tail.contains(NO_REPOSITORY)
+    printed(finished).contains(NO_REPOSITORY)
 }
 
 /// Reads the disk.

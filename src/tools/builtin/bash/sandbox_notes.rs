@@ -5,17 +5,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::answer::{MAX_CHARACTERS, has_failed};
+use super::answer::has_failed;
 use super::masked_paths::MaskedPaths;
+use super::output_end::{last_lines, printed, says, words};
 use super::repeatable_command::RepeatableCommand;
 use crate::permissions::Lacked;
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;
 use crate::processes::{DroppedPaths, EndCause, Finished};
 use crate::text::printable;
-
-/// How many lines of the end of the output are looked at: a reason stands near the end.
-const LAST_LINES: usize = 60;
 
 /// How far above its reason a path may stand.
 const LINES_ABOVE: usize = 3;
@@ -52,9 +50,6 @@ const NOT_CONNECTED: [&str; 22] = [
 /// lets a command connect to one.
 const OF_UNIX_SOCKETS: [&str; 2] = ["dial unix", ".sock"];
 
-/// What ends a path in a message, besides blanks.
-const PATH_ENDS: &str = "'\"`‘’“”:;,()[]{}<>|";
-
 /// The sandbox of one command that may write.
 pub(super) struct SandboxNotes {
     pub(super) confinement: Arc<Confinement>,
@@ -78,8 +73,7 @@ impl SandboxNotes {
         let has_failed = has_failed(command, finished) || finished.cause == EndCause::TimedOut;
         let has_masks = !self.confinement.masks.is_empty();
         if has_failed || self.connects || has_masks {
-            let shown = finished.output.so_far().0.shown(MAX_CHARACTERS);
-            let output = [shown.head, shown.tail].concat();
+            let output = printed(finished);
             notes.extend(self.masked(&output));
             notes.extend(self.not_written(&output).filter(|_| has_failed));
             notes.extend(self.not_connected(&output).filter(|_| has_failed || self.connects));
@@ -173,12 +167,6 @@ enum Connection {
     UnixSocket,
 }
 
-fn last_lines(output: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = output.lines().rev().take(LAST_LINES).collect();
-    lines.reverse();
-    lines
-}
-
 /// What the end of the output says that no connection was made to.
 fn refused_connection(output: &str) -> Option<Connection> {
     let lines: Vec<String> = last_lines(output).into_iter().map(str::to_lowercase).collect();
@@ -196,9 +184,9 @@ fn refused_connection(output: &str) -> Option<Connection> {
     }
 }
 
-/// Whether a line in lower case is about a Unix socket.
+/// Whether a line is about a Unix socket.
 fn is_of_unix_socket(line: &str) -> bool {
-    OF_UNIX_SOCKETS.iter().any(|words| line.contains(words))
+    says(line, &OF_UNIX_SOCKETS)
 }
 
 /// The first path near the end of the output that was refused and that the sandbox lets nobody
@@ -219,12 +207,11 @@ fn refused_path(output: &str, confinement: &Confinement) -> Option<String> {
 /// Whether a program says here that it may not write. In bubblewrap what cannot be written is
 /// mounted read-only; landlock denies the permission.
 fn says_refused(line: &str, level: Level) -> bool {
-    let line = line.to_lowercase();
-    let words = match level {
+    let refusals = match level {
         Level::Bwrap => ["read-only file system", "erofs"],
         Level::Landlock => ["permission denied", "eacces"],
     };
-    words.iter().any(|words| line.contains(words)) && !is_of_unix_socket(&line)
+    says(line, &refusals) && !is_of_unix_socket(line)
 }
 
 /// Whether it is the sandbox that refuses to write the path. Where landlock lets a command read,
@@ -239,8 +226,7 @@ fn is_refused_by(confinement: &Confinement, path: &Path) -> bool {
 
 /// The absolute paths in a message, without the quotes around them.
 fn paths_in(line: &str) -> impl Iterator<Item = &str> {
-    let is_end = |c: char| c.is_whitespace() || PATH_ENDS.contains(c);
-    line.split(is_end).filter(|word| word.starts_with('/') && 1 < word.len())
+    words(line).filter(|word| word.starts_with('/') && 1 < word.len())
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ async fn long_output_is_cut_in_the_middle() {
 
     let answer = answer(&fixture, "seq 1 100000; exit 2").await;
 
-    assert!(answer.chars().count() <= "Error: ".len() + answer::MAX_CHARACTERS);
+    assert!(answer.chars().count() <= "Error: ".len() + output_end::MAX_CHARACTERS);
     assert!(answer.starts_with("Error: 1\n2\n3\n"));
     assert!(answer.ends_with("\n99999\n100000\nExit code 2"));
     let cut = answer.lines().find(|line| line.starts_with("[…")).unwrap();
