@@ -41,6 +41,7 @@ pub(crate) mod sandbox;
 mod spare;
 mod starter;
 pub(crate) mod supervisor;
+mod supervisor_kind;
 mod terminal;
 #[cfg(test)]
 pub(crate) mod test_support;

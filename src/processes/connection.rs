@@ -9,12 +9,11 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
 
-use super::bwrap;
 use super::command_state::CommandEvent;
 use super::descriptors;
 use super::orphans::Supervisor;
 use super::outcome::RunError;
-use super::protocol::{self, Job, LaunchStep};
+use super::protocol::{self, LaunchStep};
 
 /// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
 /// of the socket and write anything.
@@ -52,8 +51,6 @@ pub(super) struct Reports {
 #[derive(Debug)]
 pub(super) struct Orders {
     socket: OwnedWriteHalf,
-    /// Takes the arguments of a bubblewrap that was started before they were known.
-    arguments: Option<pipe::Sender>,
 }
 
 /// Where a command is started, for errors.
@@ -82,15 +79,6 @@ impl Connection {
         Self::start_with(command, stdout, stderr, Supervisor::start_ahead)
     }
 
-    /// Ends a supervisor that has no job. One outside of bubblewrap ends when its socket closes; if
-    /// its monitor were killed, its reaper would be taken for an orphan of some command. A
-    /// bubblewrap would take the end of the pipe for the end of its arguments, and start.
-    pub(super) fn discard(&mut self) {
-        if self.orders.arguments.is_some() {
-            self.supervisor.kill();
-        }
-    }
-
     fn start_with(
         mut command: tokio::process::Command,
         stdout: OwnedFd,
@@ -108,7 +96,7 @@ impl Connection {
         let supervisor = start(&mut command)?;
         let (reports, socket) = UnixStream::from_std(ours)?.into_split();
         let reports = Reports { socket: BufReader::new(reports), line: Vec::new() };
-        Ok(Self { supervisor, reports, orders: Orders { socket, arguments: None } })
+        Ok(Self { supervisor, reports, orders: Orders { socket } })
     }
 }
 
@@ -125,20 +113,6 @@ impl Reports {
 }
 
 impl Orders {
-    /// Has the arguments of bubblewrap told with the job.
-    pub(super) fn tell_arguments_through(&mut self, pipe: pipe::Sender) {
-        self.arguments = Some(pipe);
-    }
-
-    /// Gives the supervisor its job. Ignores errors, like [`Self::tell`].
-    pub(super) async fn hand_over(&mut self, job: &Job) {
-        if let Some((mut pipe, confinement)) = self.arguments.take().zip(job.confinement.as_ref()) {
-            // The end of the pipe is the end of the arguments.
-            _ = pipe.write_all(&bwrap::argument_bytes(confinement)).await;
-        }
-        self.tell(job).await;
-    }
-
     /// Ignores a closed socket: the end of the reports shows that the supervisor is gone.
     pub(super) async fn tell(&mut self, message: &impl Serialize) {
         _ = self.socket.write_all(&protocol::line(message)).await;

@@ -6,6 +6,7 @@ use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::bwrap::arguments;
@@ -18,6 +19,9 @@ use super::sandbox::{Confined, Sandbox, SandboxSettings};
 const LIMITS: Limits = Limits { time: Some(Duration::from_secs(60)), output: 1 << 20, shown: 1000 };
 const SHELL: &str = "/bin/bash";
 const NOTHING: [&str; 4] = ["--noprofile", "--norc", "-c", ":"];
+
+/// All commands are of one session.
+const SESSION: &str = "measured";
 
 /// The time between two commands, in which the next spare supervisor is started. A model takes
 /// much longer to ask for the next command.
@@ -58,6 +62,7 @@ struct Subject {
     runner: Runner,
     sandbox: Sandbox,
     times: Times,
+    _sessions: TempDir,
 }
 
 /// Runs `:` again and again in a workspace, in turn in each of these ways, so that what else the
@@ -91,7 +96,9 @@ impl Subject {
         };
         let runner = new_runner();
         let levels = level.into_iter().collect();
-        let settings = SandboxSettings { levels, ..SandboxSettings::default() };
+        let directory = TempDir::new().map_err(|error| error.to_string())?;
+        let sessions = Some(directory.path().to_owned());
+        let settings = SandboxSettings { levels, sessions, ..SandboxSettings::default() };
         let sandbox = Sandbox::new(runner.clone(), settings);
         let start = Instant::now();
         let fault = sandbox.outcome().await.fault();
@@ -99,7 +106,7 @@ impl Subject {
             return Err(fault);
         }
         let times = Times { runs: Vec::new(), trial: start.elapsed(), preparing: Vec::new() };
-        Ok(Self { started, runner, sandbox, times })
+        Ok(Self { started, runner, sandbox, times, _sessions: directory })
     }
 
     async fn run(&mut self, workspace: &Path) -> Result<(), String> {
@@ -107,9 +114,9 @@ impl Subject {
         let roots = vec![workspace.to_owned()];
         let confined = match self.started {
             Started::Reader | Started::ReaderByHand => {
-                self.sandbox.confine_to_reading(roots, None).await
+                self.sandbox.confine_to_reading(roots, Some(SESSION)).await
             }
-            _ => self.sandbox.confine(roots, None).await,
+            _ => self.sandbox.confine(roots, Some(SESSION)).await,
         };
         let confined = confined.map_err(|error| error.to_string())?;
         self.times.preparing.push(start.elapsed());

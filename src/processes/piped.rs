@@ -103,7 +103,7 @@ struct Watch {
 impl Watch {
     async fn run(mut self, launch: PipedLaunch) -> Result<PipedEnd, RunError> {
         let PipedLaunch { job, is_inside_bwrap, place } = launch;
-        _ = timeout(JOB_PATIENCE, self.orders.hand_over(&job)).await;
+        _ = timeout(JOB_PATIENCE, self.orders.tell(&job)).await;
         drop(job);
         self.watch().await;
         let Self { supervisor, steps, .. } = self;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+#[cfg(test)]
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +100,15 @@ impl Runner {
         let supervisor = self.supervisor().to_owned();
         let entrance = Entrance::among(vec![bwrap], &supervisor);
         Self { starter: Arc::new(SupervisorStarter::new(supervisor, entrance)), ..self }
+    }
+
+    /// Ends supervisors that were started ahead and have waited this long.
+    #[cfg(test)]
+    pub(super) fn with_spare_patience(self, patience: Duration) -> Self {
+        let program = self.supervisor().to_owned();
+        let entrance = Entrance::new(&program);
+        let starter = SupervisorStarter::new(program, entrance).with_patience(patience);
+        Self { starter: Arc::new(starter), ..self }
     }
 
     #[cfg(test)]

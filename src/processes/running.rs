@@ -22,7 +22,8 @@ use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
 use super::protocol::{Input, Job, LaunchStep, Order};
-use super::starter::{SupervisorKind, SupervisorStarter};
+use super::starter::SupervisorStarter;
+use super::supervisor_kind::SupervisorKind;
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
@@ -218,7 +219,7 @@ impl Watch {
     async fn hand_over(&mut self, job: &Job, limits: Limits) {
         // A supervisor that does not come up takes no long input either.
         let patience = limits.time.unwrap_or(JOB_PATIENCE);
-        _ = timeout(patience, self.orders.hand_over(job)).await;
+        _ = timeout(patience, self.orders.tell(job)).await;
     }
 
     /// Whether a spare has ended before it took the job, and did not say why. A supervisor reports

@@ -1,9 +1,12 @@
-//! Keeps one supervisor started ahead of the next command.
+//! Keeps supervisors started ahead of the next commands.
 //!
-//! To start our own program takes longer than most commands do. A spare is a supervisor like any
-//! other, started with the same command line and from the same environment, which is empty: it
-//! waits for its job as one does that is started for a command. So nothing differs but the moment.
-//! It is given one job or none, and it ends when the server's end of its socket closes.
+//! To start our own program, and bubblewrap before it, takes longer than most commands do. A spare
+//! is a supervisor like any other, started with the same arguments and from the same environment,
+//! which is empty: it waits for its job as one does that is started for a command. So nothing
+//! differs but the moment. What a spare inside of bubblewrap has mounted by then is compared with
+//! what the job says, as it is for any other: see [`super::supervisor`].
+//!
+//! A spare is given one job or none, and it ends when the server's end of its socket closes.
 
 use std::fs;
 use std::io;
@@ -18,6 +21,7 @@ use tokio::time::timeout;
 
 use super::connection::ReadySupervisor;
 use super::placeholders;
+use super::supervisor_kind::SupervisorKind;
 use crate::file_id::FileId;
 use crate::sync;
 
@@ -28,27 +32,38 @@ mod tests;
 /// earlier. Most end earlier.
 const HEAD_START: Duration = Duration::from_millis(200);
 
-/// Room for one spare.
+/// How many spares there are at a time. Sessions that take turns need one each.
+const MAX_SPARES: usize = 4;
+
+/// Room for a few spares, one of each kind.
 #[derive(Debug, Default)]
-pub(super) struct SpareSlot(Mutex<Slot>);
+pub(super) struct Spares(Mutex<Shelf>);
 
 #[derive(Debug, Default)]
-struct Slot {
-    spare: Option<Spare>,
-    is_being_filled: bool,
-    /// They wait until a command has ended, and then fill the slot.
+struct Shelf {
+    /// The oldest first.
+    spares: Vec<Spare>,
+    being_started: Vec<SupervisorKind>,
+    /// How many were put in so far.
+    count: u64,
+    /// They wait until a command has ended, and then put a spare in.
     fillers: JoinSet<()>,
 }
 
-/// A supervisor without a command. Dropping it ends it.
+/// A supervisor without a command.
 #[derive(Debug)]
 struct Spare {
-    /// `None`: it was taken.
-    supervisor: Option<ReadySupervisor>,
+    number: SpareNumber,
+    kind: SupervisorKind,
+    supervisor: ReadySupervisor,
     executed: ProgramFile,
     /// See [`placeholders::is_watched`].
     is_watched: bool,
 }
+
+/// Tells a spare from those before and after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpareNumber(u64);
 
 /// A program's file as it was when it was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,79 +79,102 @@ pub(super) struct WorkBegun {
     _ended: oneshot::Sender<()>,
 }
 
-impl SpareSlot {
-    /// Takes the spare out, if it can still be used. `program` is what would be executed now.
-    pub(super) fn take(&self, program: &Path) -> Option<ReadySupervisor> {
-        let mut spare = self.lock().spare.take()?;
-        if !spare.fits(program) {
-            return None;
-        }
-        spare.supervisor.take()
+impl Spares {
+    /// Takes a spare of this kind out, if it can still be used. `program` is what would be executed
+    /// now.
+    pub(super) fn take(&self, kind: &SupervisorKind, program: &Path) -> Option<ReadySupervisor> {
+        let mut spare = self.lock().remove(|spare| spare.kind == *kind)?;
+        spare.fits(program).then_some(spare.supervisor)
     }
 
-    /// Has `fill` called when the returned value is dropped, or after [`HEAD_START`].
-    pub(super) fn fill_later(&self, fill: impl FnOnce() + Send + 'static) -> WorkBegun {
+    /// Runs `fill` when the returned value is dropped, or after [`HEAD_START`].
+    pub(super) fn fill_later(&self, fill: impl Future<Output = ()> + Send + 'static) -> WorkBegun {
         let (sender, ended) = oneshot::channel();
-        let mut slot = self.lock();
-        while slot.fillers.try_join_next().is_some() {}
-        slot.fillers.spawn(async move {
+        let mut shelf = self.lock();
+        while shelf.fillers.try_join_next().is_some() {}
+        shelf.fillers.spawn(async move {
             _ = timeout(HEAD_START, ended).await;
-            fill();
+            fill.await;
         });
         WorkBegun { _ended: sender }
     }
 
-    /// Puts a spare in, unless there is one. That none can be started does no harm: the next
-    /// command finds out why.
-    pub(super) fn fill(&self, program: &Path, start: impl FnOnce() -> io::Result<ReadySupervisor>) {
-        let Some(executed) = ProgramFile::look(program) else { return };
-        {
-            let mut slot = self.lock();
-            if slot.spare.is_some() || slot.is_being_filled {
-                return;
-            }
-            slot.is_being_filled = true;
+    /// Puts a spare in, unless there is one of its kind. That none can be started does no harm:
+    /// the next command finds out why.
+    pub(super) fn fill(
+        &self,
+        kind: &SupervisorKind,
+        program: &Path,
+        start: impl FnOnce() -> io::Result<ReadySupervisor>,
+    ) -> Option<SpareNumber> {
+        let executed = ProgramFile::look(program)?;
+        if !self.lock().begin(kind) {
+            return None;
         }
         // The order counts: what is watched already is inherited by what is started now.
         let is_watched = placeholders::is_watched();
         let started = start();
-        let mut slot = self.lock();
-        slot.is_being_filled = false;
-        slot.spare = started.ok().map(|supervisor| Spare {
-            supervisor: Some(supervisor),
-            executed,
-            is_watched,
-        });
+        let mut shelf = self.lock();
+        shelf.being_started.retain(|started| started != kind);
+        let number = shelf.next_number();
+        let supervisor = started.ok()?;
+        let spare = Spare { number, kind: kind.clone(), supervisor, executed, is_watched };
+        shelf.put(spare);
+        Some(number)
     }
 
-    /// The process of the spare, if there is one.
+    /// Ends a spare, if nobody has taken it.
+    pub(super) fn end(&self, number: SpareNumber) {
+        drop(self.lock().remove(|spare| spare.number == number));
+    }
+
+    /// The process of the youngest spare, if there is one.
     #[cfg(test)]
     pub(super) fn process(&self) -> Option<rustix::process::Pid> {
-        let slot = self.lock();
-        let unused = slot.spare.as_ref().and_then(|spare| spare.supervisor.as_ref());
-        unused.and_then(|unused| unused.connection.supervisor.process())
+        let shelf = self.lock();
+        shelf.spares.last()?.supervisor.connection.supervisor.process()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slot> {
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
         sync::lock(&self.0)
+    }
+}
+
+impl Shelf {
+    /// Whether a spare of this kind is to be started now. Whoever is told so starts one.
+    fn begin(&mut self, kind: &SupervisorKind) -> bool {
+        let is_there = self.spares.iter().any(|spare| spare.kind == *kind);
+        if is_there || self.being_started.contains(kind) {
+            return false;
+        }
+        self.being_started.push(kind.clone());
+        true
+    }
+
+    fn next_number(&mut self) -> SpareNumber {
+        self.count += 1;
+        SpareNumber(self.count)
+    }
+
+    fn put(&mut self, spare: Spare) {
+        if self.spares.len() == MAX_SPARES {
+            self.spares.remove(0);
+        }
+        self.spares.push(spare);
+    }
+
+    fn remove(&mut self, is_it: impl Fn(&Spare) -> bool) -> Option<Spare> {
+        let index = self.spares.iter().position(is_it)?;
+        Some(self.spares.remove(index))
     }
 }
 
 impl Spare {
     /// Whether one that is started now would be no other.
     fn fits(&mut self, program: &Path) -> bool {
-        let is_alive = |it: &mut ReadySupervisor| it.connection.supervisor.is_alive();
         ProgramFile::look(program) == Some(self.executed)
             && self.is_watched == placeholders::is_watched()
-            && self.supervisor.as_mut().is_some_and(is_alive)
-    }
-}
-
-impl Drop for Spare {
-    fn drop(&mut self) {
-        if let Some(unused) = &mut self.supervisor {
-            unused.connection.discard();
-        }
+            && self.supervisor.connection.supervisor.is_alive()
     }
 }
 

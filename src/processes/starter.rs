@@ -1,51 +1,50 @@
-//! Starts supervisors, and keeps one of each kind started ahead of its command.
+//! Starts supervisors, and keeps those started ahead that the next commands are likely to need.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
+use tokio::time::sleep;
 
 use super::bwrap::Entrance;
 use super::confinement::{Confinement, Level};
 use super::connection::{Connection, ReadySupervisor};
 use super::outcome::RunError;
 use super::protocol::{Input, Job};
-use super::spare::{SpareSlot, WorkBegun};
+use super::spare::{SpareNumber, Spares, WorkBegun};
 use super::supervisor;
+use super::supervisor_kind::{MountedView, SupervisorKind};
+
+/// How long a spare waits for a command. It keeps what it has mounted from being given back.
+const SPARE_PATIENCE: Duration = Duration::from_secs(300);
+
+/// The capacity of a pipe.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Starts supervisors. Clones of a runner share one.
 #[derive(Debug)]
 pub(super) struct SupervisorStarter {
     program: PathBuf,
     entrance: Entrance,
-    plain: SpareSlot,
-    inside_bwrap: SpareSlot,
-}
-
-/// Where a supervisor runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SupervisorKind {
-    /// As a child of the server.
-    Plain,
-    /// As the first process of bubblewrap's namespaces.
-    InsideBwrap,
-}
-
-impl SupervisorKind {
-    pub(super) fn of(confinement: Option<&Confinement>) -> Self {
-        match confinement.map(|confinement| confinement.level) {
-            Some(Level::Bwrap) => Self::InsideBwrap,
-            Some(Level::Landlock) | None => Self::Plain,
-        }
-    }
+    spares: Spares,
+    /// How long a spare waits for a command.
+    patience: Duration,
 }
 
 impl SupervisorStarter {
     pub(super) fn new(program: PathBuf, entrance: Entrance) -> Self {
-        Self { program, entrance, plain: SpareSlot::default(), inside_bwrap: SpareSlot::default() }
+        Self { program, entrance, spares: Spares::default(), patience: SPARE_PATIENCE }
+    }
+
+    /// Ends spares that have waited this long.
+    #[cfg(test)]
+    pub(super) fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Our own binary.
@@ -67,7 +66,7 @@ impl SupervisorStarter {
             return None;
         }
         let kind = SupervisorKind::of(job.confinement.as_ref());
-        self.slot(kind).take(self.executed(kind)?)
+        self.spares.take(&kind, self.executed(&kind)?)
     }
 
     /// A new supervisor, for this job alone.
@@ -103,51 +102,58 @@ impl SupervisorStarter {
     /// [`WorkBegun`] is dropped.
     pub(super) fn replace_spare(self: &Arc<Self>, kind: SupervisorKind) -> WorkBegun {
         let starter = Arc::downgrade(self);
-        self.slot(kind).fill_later(move || {
+        let patience = self.patience;
+        self.spares.fill_later(async move {
+            let Some(number) = starter.upgrade().and_then(|starter| starter.fill(&kind)) else {
+                return;
+            };
+            sleep(patience).await;
             if let Some(starter) = starter.upgrade() {
-                starter.fill(kind);
+                starter.spares.end(number);
             }
         })
     }
 
-    fn fill(&self, kind: SupervisorKind) {
-        let Some(executed) = self.executed(kind) else { return };
-        self.slot(kind).fill(executed, || match kind {
+    fn fill(&self, kind: &SupervisorKind) -> Option<SpareNumber> {
+        let executed = self.executed(kind)?;
+        self.spares.fill(kind, executed, || match kind {
             SupervisorKind::Plain => {
                 let started = with_pipes(self.plain_command(), false, Connection::start_ahead)?;
                 Ok(ReadySupervisor { is_spare: true, ..started })
             }
-            SupervisorKind::InsideBwrap => self.bwrap_started_ahead(),
-        });
+            SupervisorKind::InsideBwrap(view) => self.bwrap_started_ahead(view),
+        })
     }
 
     /// Bubblewrap reads its arguments from where its standard output would be: any other
-    /// descriptor would be inherited by whatever else this process starts meanwhile.
-    fn bwrap_started_ahead(&self) -> io::Result<ReadySupervisor> {
+    /// descriptor would be inherited by whatever else this process starts meanwhile. On its
+    /// command line everybody could read them for as long as it waits.
+    fn bwrap_started_ahead(&self, view: &MountedView) -> io::Result<ReadySupervisor> {
         let (program, list) = self.entrance.command_ahead().map_err(io::Error::other)?;
         let mut command = tokio::process::Command::new(program);
         command.args(list);
         let (arguments, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         let (output, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut connection = Connection::start_ahead(command, arguments, stderr)?;
-        connection.orders.tell_arguments_through(pipe::Sender::from_owned_fd(ours)?);
+        if view.arguments().len() > PIPE_BYTES {
+            return Err(io::Error::other("more arguments than a pipe takes"));
+        }
+        File::from(ours).write_all(view.arguments())?;
+        let connection = Connection::start_ahead(command, arguments, stderr)?;
         let output = pipe::Receiver::from_owned_fd(output)?;
         Ok(ReadySupervisor { connection, output, errors: None, is_spare: true })
     }
 
     /// The program that is executed for a supervisor of this kind. `None`: there is none.
-    fn executed(&self, kind: SupervisorKind) -> Option<&Path> {
+    fn executed(&self, kind: &SupervisorKind) -> Option<&Path> {
         match kind {
             SupervisorKind::Plain => Some(&self.program),
-            SupervisorKind::InsideBwrap => self.entrance.bwrap(),
+            SupervisorKind::InsideBwrap(_) => self.entrance.bwrap(),
         }
     }
 
-    pub(super) fn slot(&self, kind: SupervisorKind) -> &SpareSlot {
-        match kind {
-            SupervisorKind::Plain => &self.plain,
-            SupervisorKind::InsideBwrap => &self.inside_bwrap,
-        }
+    #[cfg(test)]
+    pub(super) fn spares(&self) -> &Spares {
+        &self.spares
     }
 }
 

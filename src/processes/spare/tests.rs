@@ -1,7 +1,7 @@
 //! Runs real commands under supervisors that were started ahead.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::processes::confinement::{Level, Network};
 use crate::processes::sandbox::{Confined, Sandbox, SandboxSettings};
-use crate::processes::starter::SupervisorKind;
 use crate::processes::test_support::{program, runner};
 use crate::processes::{Command, Environment, Exit, Limits, Runner};
 
@@ -67,13 +66,6 @@ impl Ground {
         all
     }
 
-    fn kind(&self) -> SupervisorKind {
-        match self.level {
-            Some(Level::Bwrap) => SupervisorKind::InsideBwrap,
-            Some(Level::Landlock) | None => SupervisorKind::Plain,
-        }
-    }
-
     fn root(&self) -> PathBuf {
         self.directory.path().canonicalize().unwrap()
     }
@@ -84,10 +76,14 @@ impl Ground {
 
     /// Runs a command and returns what it says. It must exit with 3.
     async fn run(&self, confined: Option<&Confined>, text: &str) -> String {
+        self.run_in(&self.root(), confined, text).await
+    }
+
+    async fn run_in(&self, directory: &Path, confined: Option<&Confined>, text: &str) -> String {
         let command = Command {
             program: "/bin/bash".into(),
             arguments: ["--noprofile", "--norc", "-c", text].map(str::to_owned).to_vec(),
-            directory: self.root(),
+            directory: directory.to_owned(),
             confinement: confined.map(|confined| Arc::clone(&confined.confinement)),
             kept_alive: confined.map(Confined::guard),
         };
@@ -99,7 +95,7 @@ impl Ground {
     }
 
     fn spare(&self) -> Option<Pid> {
-        self.runner.starter().slot(self.kind()).process()
+        self.runner.starter().spares().process()
     }
 
     /// Waits for the spare that follows a command.
@@ -313,4 +309,63 @@ async fn a_command_with_input_leaves_the_spare_alone() {
     assert_eq!(finished.output.render(100, ""), "input\n");
     assert_eq!(finished.errors.render(100, ""), "error\n");
     assert_eq!(ground.spare(), Some(spare));
+}
+
+/// In bubblewrap a spare has mounted what the last command of its kind was shown.
+#[tokio::test]
+async fn p8_a_command_is_shown_its_own_roots_where_a_spare_has_mounted_those_of_another() {
+    let Some(ground) = Ground::new(Some(Level::Bwrap)).await else { return };
+    let elsewhere = TempDir::new().unwrap();
+    for (root, name) in [(ground.directory.path(), "here"), (elsewhere.path(), "there")] {
+        std::fs::write(root.join(name), "").unwrap();
+    }
+    let roots = [ground.root(), elsewhere.path().canonicalize().unwrap()];
+    for turn in 0..6 {
+        let [shown, other] = if turn % 2 == 0 { [0, 1] } else { [1, 0] };
+        let confined = ground.sandbox.confine(vec![roots[shown].clone()], None).await.unwrap();
+        let list = format!("cd {}; ls; exit 3", roots[shown].display());
+        let other = format!("ls {} 2>&1; exit 3", roots[other].display());
+
+        let said = ground.run_in(&roots[shown], confined.as_ref(), &list).await;
+        assert_eq!(said, ["here\n", "there\n"][shown]);
+        ground.next_spare().await;
+        let said = ground.run_in(&roots[shown], confined.as_ref(), &other).await;
+        assert!(said.contains("No such file"), "{said}");
+        ground.next_spare().await;
+    }
+}
+
+/// The spare has mounted the directory that was there.
+#[tokio::test]
+async fn a_root_that_was_replaced_is_shown_as_it_is_now() {
+    for ground in Ground::each().await {
+        std::fs::write(ground.root().join("old"), "").unwrap();
+        let reads = ground.sandbox.confine_to_reading(vec![ground.root()], None).await.unwrap();
+        assert_eq!(ground.run(reads.as_ref(), "ls; exit 3").await, "old\n");
+        ground.next_spare().await;
+        let aside = TempDir::new().unwrap();
+        std::fs::rename(ground.root(), aside.path().join("root")).unwrap();
+        std::fs::create_dir(ground.directory.path()).unwrap();
+        std::fs::write(ground.root().join("new"), "").unwrap();
+
+        let reads = ground.sandbox.confine_to_reading(vec![ground.root()], None).await.unwrap();
+        assert_eq!(ground.run(reads.as_ref(), "ls; exit 3").await, "new\n", "{:?}", ground.level);
+    }
+}
+
+/// What it has mounted is given back.
+#[tokio::test]
+async fn a_spare_that_nobody_needs_ends() {
+    for ground in Ground::each().await {
+        let at_once = std::time::Duration::from_millis(1);
+        let runner = ground.runner.clone().with_spare_patience(at_once);
+        let ground = Ground { runner, ..ground };
+        let confined = ground.confined().await;
+        ground.run(confined.as_ref(), "exit 3").await;
+        let spare = ground.next_spare().await;
+        while ground.spare().is_some() {
+            tokio::task::yield_now().await;
+        }
+        wait_for_end(spare);
+    }
 }

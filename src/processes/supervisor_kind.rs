@@ -1,0 +1,54 @@
+//! Says how a supervisor is started, so that one which was started ahead is only given a command
+//! for which it would have been started in the same way. Pure.
+
+use std::sync::Arc;
+
+use super::bwrap;
+use super::confinement::{Confinement, Level, Mounted};
+use crate::file_id::FileId;
+
+/// Where a supervisor runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SupervisorKind {
+    /// As a child of the server.
+    Plain,
+    /// As the first process of bubblewrap's namespaces.
+    InsideBwrap(Arc<MountedView>),
+}
+
+/// What bubblewrap mounts before the supervisor inside has its job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MountedView {
+    arguments: Vec<u8>,
+    /// What lies at the paths that the arguments name.
+    opened: Vec<Option<FileId>>,
+    /// What the machine has mounted below.
+    mounted: Vec<Mounted>,
+}
+
+impl SupervisorKind {
+    pub(super) fn of(confinement: Option<&Confinement>) -> Self {
+        match confinement {
+            Some(confinement) if confinement.level == Level::Bwrap => {
+                Self::InsideBwrap(Arc::new(MountedView::of(confinement)))
+            }
+            _ => Self::Plain,
+        }
+    }
+}
+
+impl MountedView {
+    /// The arguments of bubblewrap, as it reads them from a file.
+    pub(super) fn arguments(&self) -> &[u8] {
+        &self.arguments
+    }
+
+    fn of(confinement: &Confinement) -> Self {
+        let shown = confinement.writable.iter().chain(&confinement.readable);
+        Self {
+            arguments: bwrap::argument_bytes(confinement),
+            opened: shown.map(|shown| shown.id).collect(),
+            mounted: confinement.mounted.clone(),
+        }
+    }
+}
