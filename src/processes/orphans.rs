@@ -145,6 +145,14 @@ impl Supervisor {
         self.running.as_ref().and_then(|running| Pid::from_raw(running.listed.0))
     }
 
+    /// Kills its process. Only for one that has no command.
+    pub(super) fn kill(&mut self) {
+        if let Some(running) = &mut self.running {
+            // An error means that it has ended.
+            _ = running.child.start_kill();
+        }
+    }
+
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its
     /// orphans.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {

@@ -193,8 +193,8 @@ impl Watch {
         launch: Launch,
     ) -> Result<Finished, RunError> {
         let Launch { job, limits, is_inside_bwrap, place, kept_alive, .. } = launch;
-        // Only what takes spares is worth one.
-        let takes_spares = matches!(job.input, Input::Nothing);
+        // Only what takes spares is worth one, and no other command sees what a trial does.
+        let takes_spares = matches!(job.input, Input::Nothing) && job.probes.is_none();
         let kind = SupervisorKind::of(job.confinement.as_ref());
         let _begun = takes_spares.then(|| starter.replace_spare(kind));
         let has_errors_apart = self.errors_pipe.is_some();

@@ -50,12 +50,13 @@ struct Shelf {
     fillers: JoinSet<()>,
 }
 
-/// A supervisor without a command.
+/// A supervisor without a command. Dropping it ends it.
 #[derive(Debug)]
 struct Spare {
     number: SpareNumber,
     kind: SupervisorKind,
-    supervisor: ReadySupervisor,
+    /// `None`: it was taken.
+    supervisor: Option<ReadySupervisor>,
     executed: ProgramFile,
     /// See [`placeholders::is_watched`].
     is_watched: bool,
@@ -84,7 +85,10 @@ impl Spares {
     /// now.
     pub(super) fn take(&self, kind: &SupervisorKind, program: &Path) -> Option<ReadySupervisor> {
         let mut spare = self.lock().remove(|spare| spare.kind == *kind)?;
-        spare.fits(program).then_some(spare.supervisor)
+        if !spare.fits(program) {
+            return None;
+        }
+        spare.supervisor.take()
     }
 
     /// Runs `fill` when the returned value is dropped, or after [`HEAD_START`].
@@ -117,7 +121,7 @@ impl Spares {
         let mut shelf = self.lock();
         shelf.being_started.retain(|started| started != kind);
         let number = shelf.next_number();
-        let supervisor = started.ok()?;
+        let supervisor = Some(started.ok()?);
         let spare = Spare { number, kind: kind.clone(), supervisor, executed, is_watched };
         shelf.put(spare);
         Some(number)
@@ -132,7 +136,7 @@ impl Spares {
     #[cfg(test)]
     pub(super) fn process(&self) -> Option<rustix::process::Pid> {
         let shelf = self.lock();
-        shelf.spares.last()?.supervisor.connection.supervisor.process()
+        shelf.spares.last()?.supervisor.as_ref()?.connection.supervisor.process()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
@@ -174,7 +178,19 @@ impl Spare {
     fn fits(&mut self, program: &Path) -> bool {
         ProgramFile::look(program) == Some(self.executed)
             && self.is_watched == placeholders::is_watched()
-            && self.supervisor.connection.supervisor.is_alive()
+            && self.supervisor.as_mut().is_some_and(|it| it.connection.supervisor.is_alive())
+    }
+}
+
+impl Drop for Spare {
+    /// A supervisor ends when its socket closes, and a bubblewrap that has not come as far as to
+    /// start one may never end. Outside of bubblewrap the socket is enough: if the monitor were
+    /// killed, its reaper would be taken for an orphan of some command.
+    fn drop(&mut self) {
+        let is_inside_bwrap = matches!(self.kind, SupervisorKind::InsideBwrap(_));
+        if let Some(unused) = self.supervisor.as_mut().filter(|_| is_inside_bwrap) {
+            unused.connection.supervisor.kill();
+        }
     }
 }
 
