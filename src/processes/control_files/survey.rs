@@ -301,8 +301,11 @@ impl Listing {
     /// Asks for each name: for a directory that has too many, or does not tell them.
     fn asked(directory: &Path) -> Self {
         let names = PROTECTED_NAMES.iter().flat_map(ProtectedName::spellings).map(OsString::from);
+        // Of a repository only parts are read-only, or nobody could commit.
+        let is_there =
+            |name: &OsString| *name != *REPOSITORY && kind(&directory.join(name)).is_some();
         Self {
-            controls: names.filter(|name| kind(&directory.join(name)).is_some()).collect(),
+            controls: names.filter(is_there).collect(),
             has_repository: kind(&directory.join(REPOSITORY)).is_some(),
             is_bare: is_bare(|name| kind(&directory.join(name)).is_some()),
             set_id: Vec::new(),
