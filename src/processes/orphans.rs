@@ -161,13 +161,13 @@ impl Supervisor {
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its
     /// orphans.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {
-        let (mut in_order, mut _kept_alive) = (false, None);
-        if let Some(running) = &mut self.running {
-            in_order = running.end(patience).await;
-            _kept_alive = running.kept_alive.take();
-        }
+        let Some(running) = &mut self.running else { return end_orphans().await };
+        let in_order = running.end(patience).await;
+        let kept_alive = running.kept_alive.take();
         self.running = None;
-        Ended { in_order, ..end_orphans().await }
+        let ended = end_orphans().await;
+        drop(kept_alive);
+        Ended { in_order, ..ended }
     }
 }
 
