@@ -30,6 +30,8 @@ pub(crate) use self::rules::{KnownTool, PermissionSettings, RuleError};
 pub(crate) use self::sandbox_effects::SandboxEffect;
 pub(crate) use self::scope::SearchScope;
 pub(crate) use self::search_limits::SearchLimits;
+pub(crate) use self::second_run::SecondRun;
+use self::second_run::SecondRuns;
 pub(crate) use self::session_mode::{ModeBounds, SavedMode, SessionMode};
 pub(crate) use self::unasked_files::{MayLeadOut, UnaskedFiles};
 
@@ -89,6 +91,7 @@ mod rules;
 mod sandbox_effects;
 mod scope;
 mod search_limits;
+mod second_run;
 mod secret_files;
 mod session_mode;
 mod unasked_files;
@@ -179,6 +182,7 @@ struct Unasked {
     unapproved: bool,
     /// It runs git to read, so what the repository configures to run does not.
     reads_git: bool,
+    second_runs: SecondRuns,
 }
 
 /// What the policy says of an access that it does not refuse.
@@ -586,16 +590,15 @@ impl Permissions {
         }
     }
 
-    /// The same permissions with what earlier commands have left, if the request is for a command
-    /// that may run unasked otherwise. Blocks.
+    /// The same permissions with what earlier commands have left, or may have, if the request is for
+    /// a command that may run unasked otherwise. Blocks.
     fn with_finds_for(mut self, access_request: &AccessRequest) -> Self {
         let is_command = matches!(access_request, AccessRequest::Command { .. });
         if let Some(files) = self.session_files.first()
             && is_command
             && self.policy.auto_allow
         {
-            let finds = files.unanswered_finds();
-            self.policy.left_behind = (!finds.is_empty()).then(|| finds.join("; ").into());
+            self.policy.left_behind = left_behind(files).map(Into::into);
         }
         self
     }
@@ -636,7 +639,13 @@ impl Permissions {
                 let is_confined = self.policy.confined.level.is_some();
                 let reads_only = by.only_reads() && is_confined;
                 let unapproved = self.policy.mode != Mode::BypassPermissions;
-                let permit = Permit::unasked(access, reads_only, unapproved);
+                let unasked = Unasked {
+                    reads_only,
+                    unapproved,
+                    reads_git: false,
+                    second_runs: self.second_runs(),
+                };
+                let permit = Permit::unasked(access, unasked);
                 Ok(Judgement::Permitted(permit.by_sandbox_alone(by == AllowedBy::Sandbox)))
             }
             PolicyVerdict::Deny(message) => Err(Refusal::Policy(message)),
@@ -936,13 +945,20 @@ fn denied_files<'a>(
     })
 }
 
+/// Says what commands of a session have left, and which were interrupted before anybody had looked
+/// at what they left. `None`: nothing that a person has not answered about. Reads the disk.
+fn left_behind(files: &SessionFiles) -> Option<String> {
+    let finds = files.unanswered_finds();
+    let left = (!finds.is_empty()).then(|| format!("an earlier command left {}", finds.join("; ")));
+    let said: Vec<String> = left.into_iter().chain(files.interrupted_commands()).collect();
+    (!said.is_empty()).then(|| said.join("; and "))
+}
+
 /// Why a command asks, with what earlier ones have left.
 fn with_finds(why: Option<String>, left_behind: Option<&str>) -> Option<String> {
     let Some(left_behind) = left_behind else { return why };
     let also = why.map(|why| format!("{why}; and ")).unwrap_or_default();
-    Some(format!(
-        "{also}an earlier command left {left_behind}. Until you answer, `auto_allow` does not count"
-    ))
+    Some(format!("{also}{left_behind}. Until you answer, `auto_allow` does not count"))
 }
 
 fn state_directory(path: &Path) -> Refusal {
@@ -984,14 +1000,14 @@ impl Permit {
     }
 
     /// The permit of a call that nobody is asked about.
-    fn unasked(access: Access, reads_only: bool, unapproved: bool) -> Self {
+    fn unasked(access: Access, unasked: Unasked) -> Self {
         let command = match &access {
             Access::Command(command) => Some(command),
             _ => None,
         };
         let reads_git = command.is_some_and(|command| command.reads_git());
-        let reads_only = command.is_some() && reads_only;
-        Self { unasked: Unasked { reads_only, unapproved, reads_git }, ..Self::new(access) }
+        let reads_only = command.is_some() && unasked.reads_only;
+        Self { unasked: Unasked { reads_only, reads_git, ..unasked }, ..Self::new(access) }
     }
 
     fn by_sandbox_alone(self, is_by_sandbox_alone: bool) -> Self {
@@ -1021,6 +1037,11 @@ impl Permit {
     /// Whether files that may hold secrets must be hidden from the command.
     pub(crate) fn is_unapproved(&self) -> bool {
         self.unasked.unapproved
+    }
+
+    /// What becomes of the same command when it comes again because it lacked this.
+    pub(crate) fn second_run(&self, lacked: Lacked) -> SecondRun {
+        self.unasked.second_runs.after(lacked)
     }
 
     /// Whether git must run nothing that the repository names.

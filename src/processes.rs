@@ -55,7 +55,7 @@ pub(crate) use environment::{Environment, is_forbidden};
 pub(crate) use kernel::{execute, take_descriptor};
 pub(crate) use last_words::LastWords;
 pub(crate) use orphans::{
-    adopt_orphans, end_supervisors, kill_stranded_bubblewraps, watch_orphans,
+    KeptAlive, adopt_orphans, end_supervisors, kill_stranded_bubblewraps, watch_orphans,
 };
 pub(crate) use outcome::{Finished, Limits, RunError};
 pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, MakeFile, Unread};

@@ -10,6 +10,7 @@ mod directories;
 mod finds;
 mod plan;
 mod quota;
+mod under_way;
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,8 +23,9 @@ use uuid::Uuid;
 
 pub(crate) use self::directories::{SessionDirectories, remove_orphans};
 use self::directories::{open_outputs, outputs_path, sessions_path};
-use self::finds::KeptFinds;
+use self::finds::SessionFinds;
 pub(crate) use self::plan::{MAX_PLAN_BYTES, PlanError};
+pub(crate) use self::under_way::UnlookedCommand;
 use crate::ids::SessionId;
 use crate::named_file::ours::open_in;
 use crate::ownership::Ownership;
@@ -55,7 +57,7 @@ pub(crate) struct SessionFiles {
     /// Held while a text is kept: the same one may come twice at once.
     keeping: Mutex<()>,
     /// What commands have left in the workspace. `None`: it was not read yet.
-    finds: Mutex<Option<KeptFinds>>,
+    finds: Mutex<Option<SessionFinds>>,
 }
 
 /// A new file of a session. It counts as being written until this is dropped.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl Search<'_> {
         denied.reading.extend(self.literal(READING));
         denied.editing.extend(self.literal(EDITING));
         let (whole, _) = self.rules.whole_denied_paths(self.roots);
-        let existing = whole.into_iter().map(|(path, _)| path).filter(|path| path.exists());
+        let existing = whole.into_iter().map(|(path, _)| path).filter(|path| may_exist(path));
         denied.editing.extend(existing);
         if self.has_patterns(READING) || self.has_patterns(EDITING) {
             self.walk(&mut denied);
@@ -87,7 +88,7 @@ impl Search<'_> {
     /// Of a rule that denies reading what is in a directory, the directory is still seen.
     fn literal(&self, Touch(tool, kind): Touch) -> impl Iterator<Item = PathBuf> {
         let paths = self.rules.denied_paths(tool, kind, self.roots);
-        paths.map(|(path, _)| path).filter(|path| path.exists())
+        paths.map(|(path, _)| path).filter(|path| may_exist(path))
     }
 
     /// A rule without a path is about the tool, and says nothing of commands.
@@ -100,7 +101,16 @@ impl Search<'_> {
         let mut waiting: VecDeque<PathBuf> = self.roots.roots.iter().cloned().collect();
         let mut count = 0;
         while let Some(directory) = waiting.pop_front() {
-            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let entries = match fs::read_dir(&directory) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    // A command that runs as its owner could open it.
+                    denied.reading.push(directory);
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            for entry in entries.flatten() {
                 count += 1;
                 if MAX_ENTRIES < count {
                     denied.is_cut = true;
@@ -128,6 +138,14 @@ impl Search<'_> {
         let reached = Some(ReachedPath::met(path, is_directory, self.roots));
         let call = RuledCall { reached, ..RuledCall::new(tool, kind, self.roots) };
         self.rules.denying(call).is_some()
+    }
+}
+
+/// Whether a file is there, or lies where this user cannot look and a command might.
+fn may_exist(path: &Path) -> bool {
+    match path.try_exists() {
+        Ok(exists) => exists,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
     }
 }
 

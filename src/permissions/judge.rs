@@ -40,8 +40,9 @@ pub(super) struct Policy {
     pub(super) sandbox: SandboxMode,
     /// A command in bubblewrap needs no approval.
     pub(super) auto_allow: bool,
-    /// What earlier commands of the session have left that other programs obey, until a person has
-    /// answered about it. Meanwhile `auto_allow` does not count.
+    /// What earlier commands of the session have left that other programs obey, and which were
+    /// interrupted before that was looked at, until a person has answered about it. Meanwhile
+    /// `auto_allow` does not count.
     pub(super) left_behind: Option<Arc<str>>,
     pub(super) confined: Confined,
     /// What hooks say of the call that is judged.

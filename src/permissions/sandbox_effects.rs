@@ -253,6 +253,7 @@ mod tests {
                 home: self.path("home").into(),
                 git_settings: None,
                 masks: Vec::new(),
+                above: Vec::new(),
                 mounted: Vec::new(),
             }
         }

@@ -3,9 +3,13 @@
 //! one look for each directory that has not changed.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, Metadata};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+
+use rustix::process::geteuid;
 
 use super::path_lists::SENSITIVE;
 use super::path_pattern::PatternRoots;
@@ -26,6 +30,9 @@ const MAX_DEPENDENCIES: usize = 500;
 
 /// How many roots are remembered.
 const MAX_ROOTS: usize = 64;
+
+/// Whether its owner may look up names in a directory.
+const OWNER_SEARCHES: u32 = 0o100;
 
 /// A change within the same tick of the clock as the look makes no other version.
 const SETTLING_MS: i64 = 10_000;
@@ -60,6 +67,14 @@ struct Directory {
     /// Those that hold dependencies.
     dependencies: Vec<Directory>,
     is_cut: bool,
+    /// It could not be listed.
+    is_shut: bool,
+}
+
+/// Whether this user may not look there. A command that runs as the owner can change that, so
+/// whatever is there may be a secret.
+fn is_denied<T>(looked: &io::Result<T>) -> bool {
+    looked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// What was found.
@@ -83,6 +98,10 @@ impl SecretFiles {
         let mut directories: HashMap<_, _> = known.roots.iter_mut().collect();
         let tops = roots.roots.iter().filter_map(|root| directories.remove(root)).collect();
         look_through(tops, roots, &mut left, &mut found);
+        // With a root closed nothing would run at all.
+        let is_top = |path: &PathBuf| roots.roots.contains(path);
+        found.is_cut |= found.paths.iter().any(is_top);
+        found.paths.retain(|path| !is_top(path));
         if MAX_ROOTS < known.roots.len() {
             known.roots.retain(|root, _| roots.roots.contains(root));
         }
@@ -149,18 +168,31 @@ impl Directory {
             subdirectories: Vec::new(),
             dependencies: Vec::new(),
             is_cut: false,
+            is_shut: false,
         }
     }
 
     /// Reads it if it has changed since the last look.
     fn refresh(&mut self, roots: &PatternRoots) {
-        let Some(metadata) = fs::symlink_metadata(&self.path).ok().filter(Metadata::is_dir) else {
-            *self = Self::unread(std::mem::take(&mut self.path));
-            return;
+        let metadata = match fs::symlink_metadata(&self.path) {
+            Ok(metadata) if metadata.is_dir() => metadata,
+            looked => {
+                let fresh = Self::unread(std::mem::take(&mut self.path));
+                *self = fresh;
+                if is_denied(&looked) {
+                    self.secrets = vec![self.path.clone()];
+                }
+                return;
+            }
         };
         let version = FileVersion::from_metadata(&metadata);
         if self.version != Some(version) {
             self.read(roots);
+            let lacks_search = metadata.mode() & OWNER_SEARCHES == 0;
+            let is_own = metadata.uid() == geteuid().as_raw() && !geteuid().is_root();
+            if is_own && (self.is_shut || lacks_search) {
+                self.secrets = vec![self.path.clone()];
+            }
             let has_settled = version.has_settled(SETTLING_MS, clock::now_ms());
             self.version = has_settled.then_some(version);
         }
@@ -173,8 +205,9 @@ impl Directory {
         let before = before.subdirectories.into_iter().chain(before.dependencies);
         let mut before: HashMap<PathBuf, Self> =
             before.map(|directory| (directory.path.clone(), directory)).collect();
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        for (count, entry) in entries.enumerate() {
+        let entries = fs::read_dir(&self.path);
+        self.is_shut = is_denied(&entries);
+        for (count, entry) in entries.into_iter().flatten().flatten().enumerate() {
             if MAX_ENTRIES <= count {
                 self.is_cut = true;
                 break;
@@ -241,6 +274,74 @@ mod tests {
         );
         fs::remove_file(root.join("a/b/.netrc")).unwrap();
         assert_eq!(found(&secrets, root), expected);
+    }
+
+    /// A command could open it again, and read what was not seen to be there.
+    #[test]
+    fn a_directory_that_cannot_be_looked_into_may_hold_secrets() {
+        use std::os::unix::fs::PermissionsExt as _;
+        if geteuid().is_root() {
+            return;
+        }
+        let ground = tempfile::tempdir().unwrap();
+        for name in ["d/.env", "d/e/.env", "other/file"] {
+            let path = ground.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "").unwrap();
+        }
+        let secrets = SecretFiles::default();
+        for (mode, expected) in [
+            (0o700, &["d/.env", "d/e/.env"][..]),
+            (0, &["d"]),
+            (0o300, &["d"]),
+            (0o100, &["d"]),
+            (0o600, &["d", "d/e"]),
+            (0o400, &["d", "d/e"]),
+            (0o500, &["d/.env", "d/e/.env"]),
+        ] {
+            let set = |mode| {
+                fs::set_permissions(ground.path().join("d"), fs::Permissions::from_mode(mode))
+            };
+            set(mode).unwrap();
+            let found = found(&secrets, ground.path());
+            set(0o700).unwrap();
+            assert_eq!(found, expected, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_listed_is_not_looked_through() {
+        use std::os::unix::fs::PermissionsExt as _;
+        if geteuid().is_root() {
+            return;
+        }
+        let ground = tempfile::tempdir().unwrap();
+        fs::write(ground.path().join(".env"), "").unwrap();
+        let set = |mode| fs::set_permissions(ground.path(), fs::Permissions::from_mode(mode));
+        set(0o300).unwrap();
+        let roots = PatternRoots { home: "/x".into(), roots: vec![ground.path().to_owned()] };
+        let found = SecretFiles::default().below(&roots);
+        set(0o700).unwrap();
+        assert!(found.is_cut && found.paths.is_empty(), "{found:?}");
+    }
+
+    /// Runs the ones above as somebody who is nobody.
+    #[test]
+    fn an_unprivileged_user_closes_them_too() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let mut again = std::process::Command::new("setpriv");
+        again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        let test = "secret_files::tests::a_";
+        again.arg(std::env::current_exe().unwrap()).arg(test);
+        let output = again.env_remove("HOME").env("TMPDIR", "/tmp").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            said.contains("a_root_that_cannot_be_listed_is_not_looked_through ... ok"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::protocol::{
-    CANCEL_GRACE, DroppedPaths, Exit, FinalDirectory, LaunchStep, MAX_DROPPED, Report,
+    CANCEL_GRACE, DroppedPaths, Exit, FinalDirectory, MAX_DROPPED, Report, StartFailure,
 };
 
 /// How long a command may clean up after its time limit.
@@ -94,7 +94,7 @@ pub(super) struct CommandState {
     /// The supervisor has the job.
     pub(super) is_taken: bool,
     /// Why nothing ran, as the supervisor reported.
-    pub(super) not_started: Option<(LaunchStep, i32)>,
+    pub(super) not_started: Option<StartFailure>,
 }
 
 impl CommandState {
@@ -170,8 +170,8 @@ impl CommandState {
                 return self.ended(phase);
             }
             Report::Ended { .. } => return CommandEffect::Nothing,
-            Report::NotStarted { step, errno } if self.exit.is_none() => {
-                self.not_started = Some((step, errno));
+            Report::NotStarted(failure) if self.exit.is_none() => {
+                self.not_started = Some(failure);
                 self.is_over = true;
             }
             Report::Dropped(DroppedPaths { mut named, more }) => {
@@ -184,7 +184,7 @@ impl CommandState {
                 self.is_over = true;
             }
             Report::Lost => self.is_over = true,
-            Report::Stuck { .. } | Report::NotStarted { .. } => {}
+            Report::Stuck { .. } | Report::NotStarted(_) => {}
         }
         CommandEffect::Finish
     }
@@ -214,6 +214,7 @@ impl CommandState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::protocol::LaunchStep;
 
     const ENDED: fn() -> CommandEvent = || {
         CommandEvent::Reported(Report::Ended { exit: Exit::Code(0), moved: FinalDirectory::Not })
@@ -304,8 +305,10 @@ mod tests {
     #[test]
     fn p8_a_report_says_no_more_than_it_can() {
         let gone = |leftovers| CommandEvent::Reported(Report::Gone { leftovers });
-        let not_started =
-            || CommandEvent::Reported(Report::NotStarted { step: LaunchStep::Execute, errno: 2 });
+        let not_started = || {
+            let failure = StartFailure { step: LaunchStep::Execute, errno: 2, place: None };
+            CommandEvent::Reported(Report::NotStarted(failure))
+        };
         let again = CommandEvent::Reported(Report::Ended {
             exit: Exit::Code(7),
             moved: FinalDirectory::Nowhere,

@@ -61,6 +61,9 @@ pub(crate) struct Confinement {
     pub(crate) git_settings: Option<String>,
     /// Outer ones first. Landlock has no masks.
     pub(crate) masks: Vec<Mask>,
+    /// Directories above masks that have no mask of their own. One that the command cannot enter
+    /// is masked in the place of what lies in it.
+    pub(crate) above: Vec<DirectoryAbove>,
     /// The machine's own mounts below what is writable, which come with it.
     pub(crate) mounted: Vec<Mounted>,
 }
@@ -80,6 +83,14 @@ pub(crate) struct Shown {
 pub(crate) struct Mask {
     pub(crate) place: Place,
     pub(crate) kind: MaskKind,
+    /// What the server has opened there.
+    pub(crate) id: FileId,
+}
+
+/// A directory in which something is masked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DirectoryAbove {
+    pub(crate) place: Place,
     /// What the server has opened there.
     pub(crate) id: FileId,
 }
@@ -130,6 +141,7 @@ impl Confinement {
             home: nowhere.into(),
             git_settings: None,
             masks: Vec::new(),
+            above: Vec::new(),
             mounted: Vec::new(),
         }
     }

@@ -13,7 +13,8 @@ use super::command_state::CommandEvent;
 use super::descriptors;
 use super::orphans::Supervisor;
 use super::outcome::RunError;
-use super::protocol::{self, LaunchStep};
+use super::protocol::{self, LaunchStep, StartFailure};
+use crate::text::printable;
 
 /// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
 /// of the socket and write anything.
@@ -128,12 +129,20 @@ impl Orders {
 
 impl LaunchPlace {
     /// Says why nothing ran.
-    pub(super) fn error(self, step: LaunchStep, source: io::Error) -> RunError {
+    pub(super) fn error(self, failure: StartFailure) -> RunError {
         let Self { program, directory } = self;
+        let StartFailure { step, errno, place } = failure;
+        let source = io::Error::from_raw_os_error(errno);
         match step {
             LaunchStep::Directory => RunError::Directory { directory, source },
             LaunchStep::View if source.raw_os_error() == Some(libc::ESTALE) => RunError::Exchanged,
-            LaunchStep::Confine | LaunchStep::View => RunError::Confinement(source.to_string()),
+            LaunchStep::Confine | LaunchStep::View => RunError::Confinement(match place {
+                Some(place) => {
+                    let path = printable(place.path().as_os_str().as_encoded_bytes());
+                    format!("{path}: {source}")
+                }
+                None => source.to_string(),
+            }),
             LaunchStep::Execute => RunError::Program { program, source },
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, FileType};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use self::survey::Holder;
@@ -39,6 +40,8 @@ pub(super) struct ControlFiles {
     roots: Vec<PathBuf>,
     /// Repositories of roots that lie outside of them all.
     linked: Vec<LinkedRepository>,
+    /// What the person's own settings of git name for every repository.
+    of_person: Vec<PathBuf>,
     repositories: BTreeSet<PathBuf>,
     /// What else of repositories other programs obey.
     observed: Observed,
@@ -49,13 +52,19 @@ pub(super) struct ControlFiles {
 
 impl ControlFiles {
     /// Looks at the disk. `roots` have no links in them, and `linked` are their repositories that
-    /// lie in none of them.
-    pub(super) fn find(roots: &[PathBuf], linked: Vec<LinkedRepository>, survey: &Survey) -> Self {
+    /// lie in none of them. `of_person` are paths that git obeys in every repository.
+    pub(super) fn find(
+        roots: &[PathBuf],
+        linked: Vec<LinkedRepository>,
+        of_person: Vec<PathBuf>,
+        survey: &Survey,
+    ) -> Self {
         let mut found = Self {
             masks: Masks::default(),
             links: Vec::new(),
             roots: roots.to_vec(),
             linked,
+            of_person,
             repositories: BTreeSet::new(),
             observed: Observed::default(),
             unread: BTreeMap::new(),
@@ -127,6 +136,10 @@ impl ControlFiles {
     /// Protects one path. A missing one becomes a placeholder, and so does its directory.
     fn protect(&mut self, path: &Path, placeholder: Placeholder) {
         let Some((parent, name)) = path.parent().zip(path.file_name()) else { return };
+        if let Some(shut) = shut_above(path) {
+            // What it holds cannot be told. With its mode kept, no command can enter it either.
+            return self.present(&shut);
+        }
         if !self.roots.iter().any(|root| root == parent) {
             match kind(parent) {
                 // With its name free, a command could move it away and make another one.
@@ -191,6 +204,18 @@ impl ControlFiles {
             self.masks.add(directory, MaskKind::Keep);
         }
     }
+}
+
+/// The nearest directory above a path that this user cannot enter; `None` if the path can be
+/// reached, or is missing.
+fn shut_above(path: &Path) -> Option<PathBuf> {
+    let is_shut = |path: &Path| {
+        let error = fs::symlink_metadata(path).err();
+        error.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied)
+    };
+    let mut above = path.ancestors();
+    let shut = above.find(|path| !is_shut(path))?;
+    (shut != path).then(|| shut.to_owned())
 }
 
 fn kind(path: &Path) -> Option<FileType> {

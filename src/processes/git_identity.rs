@@ -1,10 +1,11 @@
-//! Finds the name under which a person commits, for the git of commands in bubblewrap: home is
-//! empty there, and without a name git commits nothing.
+//! Reads a person's own settings of git: the name under which the person commits, for the git of
+//! commands in bubblewrap, where home is empty and git commits nothing without a name; and the files
+//! that these settings name, which may lie in a workspace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::git_settings::{GitValue, setting, values};
+use super::git_settings::{GitValue, is_include, setting, values};
 use super::plain_file;
 
 /// The most that is read of one settings file.
@@ -12,6 +13,12 @@ const MAX_SETTINGS: u64 = 256 << 10;
 
 /// How many files may include each other. Git itself allows ten.
 const MAX_DEPTH: usize = 10;
+
+/// Where a person's settings are, below home, the first to count last.
+const OF_PERSON: [&str; 2] = [".config/git/config", ".gitconfig"];
+
+/// Where those of all persons of a machine are.
+const OF_MACHINE: &str = "/etc/gitconfig";
 
 /// A name and an address, as a person's settings of git have them. Nothing else of those settings
 /// reaches a command: they can name programs, and hold tokens.
@@ -25,8 +32,13 @@ impl GitIdentity {
     /// Reads the settings of the person whose home this is. Conditional includes do not count.
     pub(super) fn of_person(home: &Path) -> Self {
         let mut identity = Self::default();
-        for path in [".config/git/config", ".gitconfig"] {
-            identity.add_file(&home.join(path), home, MAX_DEPTH);
+        let mut add = |value: GitValue, _: &Path| match (&*value.section, &*value.key) {
+            ("user", "name") => identity.name = Some(value.value),
+            ("user", "email") => identity.email = Some(value.value),
+            _ => {}
+        };
+        for path in OF_PERSON {
+            walk(&home.join(path), home, Includes::Unconditional, MAX_DEPTH, &mut add);
         }
         identity
     }
@@ -42,36 +54,75 @@ impl GitIdentity {
         }
         (!text.is_empty()).then(|| format!("[user]\n{text}"))
     }
+}
 
-    /// Adds what a file says. A later value counts instead of an earlier one.
-    fn add_file(&mut self, path: &Path, home: &Path, depth: usize) {
-        let Some(text) = read(path) else { return };
-        for GitValue { section, key, value } in values(&text) {
-            match (section.as_str(), key.as_str()) {
-                ("user", "name") => self.name = Some(value),
-                ("user", "email") => self.email = Some(value),
-                ("include", "path") if depth > 0 => {
-                    let included = included(&value, path, home);
-                    self.add_file(&included, home, depth - 1);
-                }
-                _ => {}
-            }
+/// Which included files are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Includes {
+    Unconditional,
+    /// Those that count under some condition as well.
+    All,
+}
+
+/// Paths that a person's settings of git name for every repository: of hooks and of attributes, and
+/// the files of these settings themselves. A relative one counts from the top of each worktree.
+pub(super) fn named_by_person(home: &Path) -> Vec<PathBuf> {
+    let mut named = Vec::new();
+    let mut files = Vec::new();
+    let mut add = |value: GitValue, file: &Path| {
+        files.push(file.to_owned());
+        if value.section == "core" && ["hookspath", "attributesfile"].contains(&&*value.key) {
+            named.push(below_home(&value.value, home));
         }
+    };
+    let of_person = OF_PERSON.map(|path| home.join(path));
+    for path in of_person.iter().map(PathBuf::as_path).chain([Path::new(OF_MACHINE)]) {
+        walk(path, home, Includes::All, MAX_DEPTH, &mut add);
+    }
+    named.extend(files);
+    named.sort();
+    named.dedup();
+    named
+}
+
+/// Calls `each` with the values of a settings file and of those that it includes, where git reads
+/// them. A later value counts instead of an earlier one.
+fn walk(
+    path: &Path,
+    home: &Path,
+    includes: Includes,
+    depth: usize,
+    each: &mut impl FnMut(GitValue, &Path),
+) {
+    let Some((path, text)) = read(path) else { return };
+    for value in values(&text) {
+        let is_include = value.key == "path"
+            && match includes {
+                Includes::Unconditional => value.section == "include",
+                Includes::All => is_include(&value.section),
+            };
+        if is_include && 0 < depth {
+            let included = path.parent().unwrap_or(home).join(below_home(&value.value, home));
+            walk(&included, home, includes, depth - 1, each);
+        }
+        each(value, &path);
     }
 }
 
-/// Where an included file is: below home, or relative to the file that names it.
-fn included(value: &str, from: &Path, home: &Path) -> PathBuf {
+/// A path of the settings, with `~` for home.
+fn below_home(value: &str, home: &Path) -> PathBuf {
     match value.strip_prefix("~/") {
         Some(below) => home.join(below),
-        None => from.parent().unwrap_or(home).join(value),
+        None => PathBuf::from(value),
     }
 }
 
-fn read(path: &Path) -> Option<String> {
+/// Its real path and its text.
+fn read(path: &Path) -> Option<(PathBuf, String)> {
     // Many people keep their settings elsewhere, and a link to them in home.
     let path = fs::canonicalize(path).ok()?;
-    String::from_utf8(plain_file::read(&path, MAX_SETTINGS).ok()?).ok()
+    let text = String::from_utf8(plain_file::read(&path, MAX_SETTINGS).ok()?).ok()?;
+    Some((path, text))
 }
 
 #[cfg(test)]
@@ -101,6 +152,31 @@ mod tests {
         "#);
         assert_eq!(settings(&[(".gitconfig", "[core]\n\teditor = vi\n")]), None);
         assert_eq!(settings(&[]), None);
+    }
+
+    #[test]
+    fn g9_paths_that_a_person_s_settings_name_are_found_in_included_files_too() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().canonicalize().unwrap().join(name);
+        for (name, text) in [
+            (
+                ".gitconfig",
+                "[core]\nhooksPath = .githooks\n[includeIf \"gitdir:~/w/\"]\npath = d/e\n",
+            ),
+            ("d/e", "[core]\nattributesFile = ~/w/attributes\n[include]\npath = f\n"),
+            ("d/f", "[core]\nhooksPath = /w/hooks\n[user]\nname = x\n"),
+        ] {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), text).unwrap();
+        }
+        let mut named = named_by_person(&path(""));
+        named.retain(|path| path != Path::new(OF_MACHINE));
+        let expected =
+            [".githooks".into(), "/w/hooks".into(), path(".gitconfig"), path("d/e"), path("d/f")];
+        let mut expected = Vec::from(expected);
+        expected.push(path("").join("w/attributes"));
+        expected.sort();
+        assert_eq!(named, expected);
     }
 
     #[test]

@@ -31,6 +31,12 @@ pub(super) fn values(text: &str) -> Vec<GitValue> {
     values
 }
 
+/// Whether a section names further settings, always or under a condition.
+pub(super) fn is_include(section: &str) -> bool {
+    let is_conditional = |rest: &str| rest.starts_with(|c: char| c == '"' || c.is_whitespace());
+    section == "include" || section.strip_prefix("includeif").is_some_and(is_conditional)
+}
+
 fn parsed(line: &str) -> Vec<SettingsLine> {
     let line = line.trim_start();
     let mut parts = Vec::new();

@@ -74,8 +74,13 @@ struct Running {
 pub(crate) struct KeptAlive(Arc<dyn Any + Send + Sync>);
 
 impl KeptAlive {
-    pub(super) fn new(value: Arc<dyn Any + Send + Sync>) -> Self {
+    pub(crate) fn new(value: Arc<dyn Any + Send + Sync>) -> Self {
         Self(value)
+    }
+
+    /// Keeps something else besides.
+    pub(crate) fn with(self, other: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(Arc::new((self, Self(other))))
     }
 }
 
@@ -156,12 +161,13 @@ impl Supervisor {
     /// Waits until the supervisor has exited, kills it after `patience`, and ends its
     /// orphans.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {
-        let in_order = match &mut self.running {
-            Some(running) => running.end(patience).await,
-            None => false,
-        };
+        let Some(running) = &mut self.running else { return end_orphans().await };
+        let in_order = running.end(patience).await;
+        let kept_alive = running.kept_alive.take();
         self.running = None;
-        Ended { in_order, ..end_orphans().await }
+        let ended = end_orphans().await;
+        drop(kept_alive);
+        Ended { in_order, ..ended }
     }
 }
 
@@ -185,8 +191,10 @@ impl Drop for Supervisor {
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             running.end(DROPPED_PATIENCE).await;
+            let kept_alive = running.kept_alive.take();
             drop(running);
             end_orphans().await;
+            drop(kept_alive);
         });
     }
 }

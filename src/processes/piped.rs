@@ -112,9 +112,9 @@ impl Watch {
         // The reports may be forged; what the server finds counts more.
         if ended.in_order
             && ended.orphans == 0
-            && let Some((step, errno)) = steps.not_started
+            && let Some(failure) = steps.not_started
         {
-            return Err(place.error(step, io::Error::from_raw_os_error(errno)));
+            return Err(place.error(failure));
         }
         if is_inside_bwrap && !steps.is_taken && steps.cause == EndCause::ItsOwn {
             let why = "bubblewrap ended before the program; its standard error says why";

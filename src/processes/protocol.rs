@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::confinement::Confinement;
+use super::confinement::{Confinement, Place};
 use super::probe::Targets;
 
 /// The first line to the supervisor: the command.
@@ -55,7 +55,7 @@ pub(super) enum Report {
     /// failed.
     Taken,
     /// The command could not be started; nothing ran.
-    NotStarted { step: LaunchStep, errno: i32 },
+    NotStarted(StartFailure),
     /// The command has ended; processes that it started may still run.
     Ended { exit: Exit, moved: FinalDirectory },
     /// The command wrote what is lost with its sandbox.
@@ -69,6 +69,22 @@ pub(super) enum Report {
     TooManyProcesses,
     /// The command killed the reaper; the monitor has ended the tree.
     Lost,
+}
+
+/// Why a command could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StartFailure {
+    pub(super) step: LaunchStep,
+    pub(super) errno: i32,
+    /// The file that it is about, where that is not the program or the working directory.
+    pub(super) place: Option<Place>,
+}
+
+impl StartFailure {
+    pub(super) fn new(step: LaunchStep, error: &io::Error) -> Self {
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        Self { step, errno, place: None }
+    }
 }
 
 /// The step at which the start of a command failed.

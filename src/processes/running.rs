@@ -21,7 +21,7 @@ use super::connection::{Connection, LaunchPlace, Orders, ReadySupervisor, Report
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
-use super::protocol::{Input, Job, LaunchStep, Order};
+use super::protocol::{Input, Job, Order, StartFailure};
 use super::starter::SupervisorStarter;
 use super::supervisor_kind::SupervisorKind;
 
@@ -207,7 +207,7 @@ impl Watch {
             self.watch(limits, &mut piece).await;
         }
         let finished = self.finish(&mut piece).await;
-        let finished = finished.map_err(|(step, source)| place.error(step, source))?;
+        let finished = finished.map_err(|failure| place.error(failure))?;
         if is_inside_bwrap && !finished.is_taken && finished.cause == EndCause::ItsOwn {
             let said = if has_errors_apart { &finished.errors } else { &finished.output };
             let said = said.render(MAX_FAILURE_CHARS, "").trim().replace('\n', "; ");
@@ -351,15 +351,15 @@ impl Watch {
 
     /// The reports may be forged. So this first makes everything end; what the server
     /// finds then counts more than the reports.
-    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, (LaunchStep, io::Error)> {
+    async fn finish(mut self, piece: &mut [u8]) -> Result<Finished, StartFailure> {
         let patience = if self.steps.is_over { EXIT_PATIENCE } else { Duration::ZERO };
         let Self { supervisor, output, errors, steps, .. } = self;
         let ended = supervisor.end(patience).await;
         if ended.in_order
             && ended.orphans == 0
-            && let Some((step, errno)) = steps.not_started
+            && let Some(failure) = steps.not_started
         {
-            return Err((step, io::Error::from_raw_os_error(errno)));
+            return Err(failure);
         }
         // All writers have ended, so their output is in the pipe. A foreign process may
         // hold it open; do not wait for that one.

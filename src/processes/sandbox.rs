@@ -1,6 +1,7 @@
 //! Chooses the level of the sandbox by trying what it must prevent, and confines commands at
 //! that level.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -19,9 +20,11 @@ use self::denied::Denied;
 pub(crate) use self::denied::{DeniedPaths, FindDenied, Secrets};
 use self::shown::ConfiguredPlaces;
 pub(crate) use self::trial::Trial;
-use super::confinement::{Confinement, Level, Mask, MaskKind, Mounted, Network, Shown};
+use super::confinement::{
+    Confinement, DirectoryAbove, Level, Mask, MaskKind, Mounted, Network, Shown,
+};
 use super::control_files::{ControlFiles, Finds, LookBefore, Survey};
-use super::git_identity::GitIdentity;
+use super::git_identity::{self, GitIdentity};
 use super::handles;
 use super::linked_repository::LinkedRepository;
 use super::masks::Masks;
@@ -29,6 +32,7 @@ use super::mounts;
 use super::placeholders::{Placeholders, Sweeper};
 use super::places;
 use super::runner::{KeptAlive, Runner};
+use crate::text::printable;
 
 mod denied;
 mod outline;
@@ -294,11 +298,14 @@ impl Sandbox {
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);
         let mut held = Held::default();
-        let (mut masks, mut mounted) = (Vec::new(), Vec::new());
+        let mut masks = Vec::new();
+        let mut above = Vec::new();
+        let mut mounted = Vec::new();
         if level == Level::Bwrap {
             let shown: Vec<Shown> = writable.iter().chain(&readable).cloned().collect();
             held = self.protect(right, &roots, &shown)?;
             masks = masked(&held.masks, &shown, &mut opened)?;
+            above = directories_above(&held.masks, &shown, &mut opened)?;
             mounted = mounted_below(&writable)?;
         } else if !reads_only {
             // It has rules that allow, and none that deny.
@@ -306,8 +313,16 @@ impl Sandbox {
         }
         let (temporary, own) = self.temporary(view.session.as_deref())?;
         let temporary = temporary.into();
-        let confinement =
-            Confinement { reads_only, writable, readable, temporary, masks, mounted, ..base };
+        let confinement = Confinement {
+            reads_only,
+            writable,
+            readable,
+            temporary,
+            masks,
+            above,
+            mounted,
+            ..base
+        };
         let guard = Guard { _placeholders: held.placeholders, _temporary: own, _opened: opened };
         let watch = WorkspaceWatch { sandbox: self.clone(), roots, before: held.before };
         Ok(Confined {
@@ -337,7 +352,7 @@ impl Sandbox {
         let (placeholders, masks) = Placeholders::hold(&self.0.sweeper, || {
             let mut found = self.control_files(roots);
             before = LookBefore::of_protected(&mut found);
-            for path in denied.editing.iter().flat_map(fs::canonicalize) {
+            for path in denied.editing.iter().flat_map(|path| nearest_reachable(path)) {
                 found.deny_writing(&path);
             }
             for path in &closed {
@@ -383,7 +398,8 @@ impl Sandbox {
     }
 
     fn control_files(&self, roots: &[PathBuf]) -> ControlFiles {
-        ControlFiles::find(roots, self.linked(roots), &self.0.survey)
+        let of_person = git_identity::named_by_person(&self.0.runner.environment().home());
+        ControlFiles::find(roots, self.linked(roots), of_person, &self.0.survey)
     }
 
     /// The repositories of these roots that lie in none of them, and not in the server's state: a
@@ -412,7 +428,7 @@ impl Sandbox {
     fn closed(&self, denied: &DeniedPaths, shown: &[Shown]) -> io::Result<Vec<PathBuf>> {
         let mut closed = Vec::new();
         for path in &denied.reading {
-            match fs::canonicalize(path) {
+            match nearest_reachable(path) {
                 Ok(path) => closed.push(path),
                 // A link that leads nowhere is there still.
                 Err(error) if is_gone(&error) && path.is_symlink() => {}
@@ -446,7 +462,7 @@ fn masked(masks: &Masks, shown: &[Shown], opened: &mut Vec<OwnedFd>) -> io::Resu
             Ok(handle) => handle,
             // It has gone meanwhile, and what was to be closed may be elsewhere now.
             Err(error) if is_gone(&error) && kind != MaskKind::Closed => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(named(path, error)),
         };
         let id = handles::id(&handle)?;
         let places = shown::paths_inside(path, shown).into_iter();
@@ -454,6 +470,50 @@ fn masked(masks: &Masks, shown: &[Shown], opened: &mut Vec<OwnedFd>) -> io::Resu
         opened.push(handle);
     }
     Ok(list)
+}
+
+/// The directories above masks that have none themselves, at each path where a command finds them.
+/// Whoever may write has a mask on each.
+fn directories_above(
+    masks: &Masks,
+    shown: &[Shown],
+    opened: &mut Vec<OwnedFd>,
+) -> io::Result<Vec<DirectoryAbove>> {
+    let masked: HashSet<&Path> = masks.iter().map(|(path, _)| path).collect();
+    let mut looked_at = HashSet::new();
+    let mut list = Vec::new();
+    for (path, _) in masks.iter() {
+        let is_shown_above = |directory: &Path| {
+            let is_below = |root: &Path| directory != root && directory.starts_with(root);
+            shown.iter().any(|shown| is_below(shown.from.path()))
+        };
+        for directory in path.ancestors().skip(1).take_while(|above| is_shown_above(above)) {
+            if masked.contains(directory) || !looked_at.insert(directory) {
+                continue;
+            }
+            let handle = match handles::open(directory) {
+                Ok(handle) => handle,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(named(directory, error)),
+            };
+            let id = handles::id(&handle)?;
+            let places = shown::paths_inside(directory, shown).into_iter();
+            list.extend(places.map(|place| DirectoryAbove { place: place.into(), id }));
+            opened.push(handle);
+        }
+    }
+    Ok(list)
+}
+
+/// The real path of a file; where this user cannot enter the directory that holds it, of the
+/// nearest one above that can be reached. A command could change its mode.
+fn nearest_reachable(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            path.parent().map_or(Err(error), nearest_reachable)
+        }
+        reached => reached,
+    }
 }
 
 /// The machine's own mounts below these places, where a command finds them.
@@ -465,6 +525,15 @@ fn mounted_below(writable: &[Shown]) -> io::Result<Vec<Mounted>> {
         }
     }
     Ok(below)
+}
+
+/// The error with the path that it is about, where another attempt is of no use.
+fn named(path: &Path, error: io::Error) -> io::Error {
+    if is_exchanged(&error) {
+        return error;
+    }
+    let path = printable(path.as_os_str().as_encoded_bytes());
+    io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 
 fn is_gone(error: &io::Error) -> bool {

@@ -30,9 +30,10 @@ use rustix::stdio;
 use super::confinement::{Level, drop_capabilities};
 use super::descriptors;
 use super::kernel::{self, Fork};
-use super::protocol::{self, Input, Job, LaunchStep, Report};
+use super::protocol::{self, Input, Job, LaunchStep, Report, StartFailure};
 use super::tree;
 use reaper::TICK;
+use views::ViewError;
 
 /// The hidden command that makes our binary a supervisor.
 pub(super) const COMMAND: &str = "__supervise";
@@ -107,9 +108,9 @@ fn take_job(socket: &UnixStream) -> io::Result<Option<(Job, BufReader<UnixStream
         stdio::dup2_stdin(pipe)?;
     }
     if let Err(error) = enter_sandbox(&job) {
-        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-        let report = Report::NotStarted { step: LaunchStep::View, errno };
-        protocol::write(&mut &*socket, &report)?;
+        let ViewError { error, place } = error;
+        let failure = StartFailure { place, ..StartFailure::new(LaunchStep::View, &error) };
+        protocol::write(&mut &*socket, &Report::NotStarted(failure))?;
         return Ok(None);
     }
     Ok(Some((job, orders)))
@@ -130,10 +131,13 @@ fn outlive_monitor() -> io::Result<()> {
 }
 
 /// Makes sure of what the command will see, and lays down what that takes.
-fn enter_sandbox(job: &Job) -> io::Result<()> {
+fn enter_sandbox(job: &Job) -> Result<(), ViewError> {
     let Some(confinement) = &job.confinement else { return Ok(()) };
     views::enter(confinement)?;
-    if confinement.level == Level::Bwrap { drop_capabilities() } else { Ok(()) }
+    if confinement.level == Level::Bwrap {
+        drop_capabilities()?;
+    }
+    Ok(())
 }
 
 /// Has the kernel end the whole namespace with bubblewrap's outer half, which the server kills if

@@ -22,6 +22,9 @@ const SESSIONS: &str = "sessions";
 /// temporary files.
 const OUTPUT: &str = "output";
 
+/// The commands of a session that were not looked at yet.
+const UNDER_WAY: &str = "under-way";
+
 /// Gives each session its files.
 #[derive(Debug)]
 pub(crate) struct SessionDirectories {
@@ -83,6 +86,15 @@ pub(super) fn open_session(
     create: bool,
 ) -> io::Result<File> {
     open_below(state_dir, &[SESSIONS, session.as_str()], create)
+}
+
+/// Opens the directory of the commands that were not looked at yet, in the same way.
+pub(super) fn open_under_way(
+    state_dir: &Path,
+    session: &SessionId,
+    create: bool,
+) -> io::Result<File> {
+    open_below(state_dir, &[SESSIONS, session.as_str(), UNDER_WAY], create)
 }
 
 fn open_below(state_dir: &Path, names: &[&str], create: bool) -> io::Result<File> {

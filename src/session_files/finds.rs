@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, OFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::directories::open_session;
-use super::{SessionFiles, is_ours};
+use super::{SessionFiles, UnlookedCommand, is_ours};
 use crate::named_file::ours::{open_in, replace};
 use crate::sync;
 
@@ -30,18 +30,26 @@ const MORE: &str = "and more than can be listed";
 pub(super) struct KeptFinds {
     /// What nobody has answered yet, a line for each kind.
     unanswered: Vec<String>,
-    /// The calls whose approval shows all of these lines.
-    shown_by: Vec<String>,
+    /// The calls whose approval shows all of these lines, and the interrupted commands.
+    pub(super) shown_by: Vec<String>,
     /// What no event has told the person: it was found when no turn ran.
     untold: Vec<String>,
     /// The model was told that not all of the workspace is looked at.
     has_said_cut: bool,
 }
 
+/// All that is known of one session.
+#[derive(Debug, Default)]
+pub(super) struct SessionFinds {
+    pub(super) kept: KeptFinds,
+    /// The commands that were interrupted before anybody had looked at what they left.
+    pub(super) interrupted: Vec<UnlookedCommand>,
+}
+
 impl SessionFiles {
     /// Keeps what a command has left. Writes the disk.
     pub(crate) fn add_finds(&self, lines: &[String], is_told: bool) {
-        self.change_finds(|kept| {
+        self.change_finds(|SessionFinds { kept, .. }| {
             add_lines(&mut kept.unanswered, lines);
             // Who was asked before has not seen them.
             kept.shown_by.clear();
@@ -53,14 +61,14 @@ impl SessionFiles {
 
     /// What nobody has answered yet. Reads the disk.
     pub(crate) fn unanswered_finds(&self) -> Vec<String> {
-        self.look_at_finds(|kept| kept.unanswered.clone())
+        self.look_at_finds(|finds| finds.kept.unanswered.clone())
     }
 
     /// Notes that a person is shown the finds when asked about this call. Writes the disk.
     pub(crate) fn show_finds(&self, call: &str) {
-        self.change_finds(|kept| {
+        self.change_finds(|SessionFinds { kept, interrupted }| {
             let is_new = !kept.shown_by.iter().any(|shown| shown == call);
-            if is_new && !kept.unanswered.is_empty() {
+            if is_new && !(kept.unanswered.is_empty() && interrupted.is_empty()) {
                 kept.shown_by.push(call.to_owned());
             }
         });
@@ -69,35 +77,41 @@ impl SessionFiles {
     /// A person has answered about this call. The finds are answered if they were shown with it.
     /// Writes the disk.
     pub(crate) fn answer_finds(&self, call: &str) {
-        self.change_finds(|kept| {
-            if kept.shown_by.iter().any(|shown| shown == call) {
-                kept.unanswered.clear();
-                kept.shown_by.clear();
+        let answered = self.change_finds(|SessionFinds { kept, interrupted }| {
+            if !kept.shown_by.iter().any(|shown| shown == call) {
+                return Vec::new();
             }
+            kept.unanswered.clear();
+            kept.shown_by.clear();
+            std::mem::take(interrupted)
         });
+        for command in &answered {
+            self.remove_mark(command);
+        }
     }
 
     /// Takes what no event has told yet. Writes the disk.
     pub(crate) fn take_untold_finds(&self) -> Vec<String> {
-        self.change_finds(|kept| std::mem::take(&mut kept.untold))
+        self.change_finds(|finds| std::mem::take(&mut finds.kept.untold))
     }
 
     /// Notes that it is said that not all of the workspace is looked at. Returns whether it is to
     /// be said now: once in a session. Writes the disk.
     pub(crate) fn note_first_cut(&self) -> bool {
-        self.change_finds(|kept| !std::mem::replace(&mut kept.has_said_cut, true))
+        self.change_finds(|finds| !std::mem::replace(&mut finds.kept.has_said_cut, true))
     }
 
-    fn look_at_finds<T>(&self, look: impl FnOnce(&KeptFinds) -> T) -> T {
-        let mut kept = sync::lock(&self.finds);
-        look(kept.get_or_insert_with(|| self.read_finds()))
+    pub(super) fn look_at_finds<T>(&self, look: impl FnOnce(&SessionFinds) -> T) -> T {
+        let mut finds = sync::lock(&self.finds);
+        look(finds.get_or_insert_with(|| self.read_finds()))
     }
 
-    fn change_finds<T>(&self, change: impl FnOnce(&mut KeptFinds) -> T) -> T {
-        let mut kept = sync::lock(&self.finds);
-        let kept = kept.get_or_insert_with(|| self.read_finds());
-        let before = kept.clone();
-        let outcome = change(kept);
+    fn change_finds<T>(&self, change: impl FnOnce(&mut SessionFinds) -> T) -> T {
+        let mut finds = sync::lock(&self.finds);
+        let finds = finds.get_or_insert_with(|| self.read_finds());
+        let before = finds.kept.clone();
+        let outcome = change(finds);
+        let kept = &finds.kept;
         if before != *kept
             && let Err(error) = self.write_finds(kept)
         {
@@ -113,8 +127,12 @@ impl SessionFiles {
         outcome
     }
 
+    pub(super) fn read_finds(&self) -> SessionFinds {
+        SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() }
+    }
+
     /// What cannot be read may have been anything, so a person is asked.
-    fn read_finds(&self) -> KeptFinds {
+    fn read_kept(&self) -> KeptFinds {
         let read = || {
             let directory = open_session(&self.state_dir, &self.session, false)?;
             let file = open_in(&directory, NAME, OFlags::RDONLY)?;

@@ -2,10 +2,15 @@
 
 use std::fs;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::processes::Shell;
+use crate::support::chunks::{calls, says};
+use crate::support::client::ask;
 use crate::support::resources::zombies;
+use crate::support::server::Server;
+use crate::support::upstream::Upstream;
 use crate::support::watch;
 
 /// A script that finds the supervisor of its command: `$reaper`, which started it, and
@@ -20,6 +25,9 @@ const SURVIVORS: &str = "setsid -f sh -c 'sleep 1e6; : MARK'\n\
     (setsid sh -c \"trap '' TERM HUP INT; sleep 1e6; sleep 1e6; : MARK\" &)\n\
     sh -c 'sleep 1e6; : MARK' &\n\
     until [ $(grep -alz 'sleep 1e6' /proc/[0-9]*/cmdline 2>/dev/null | wc -l) -ge 3 ]; do :; done\n";
+
+/// What the model reads of a command whose supervisor was killed.
+const KILLED: &str = "The process that looks after the command was killed";
 
 fn marker() -> String {
     format!("mark-{}", uuid::Uuid::new_v4().simple())
@@ -142,10 +150,70 @@ async fn p8_only_the_command_that_kills_its_supervisor_is_ended() {
 
     for (number, answer) in answers.iter().enumerate() {
         match number % 2 {
-            0 => assert!(answer.contains("killed its supervisor and was ended"), "{answer}"),
+            0 => assert!(
+                answer.contains(KILLED) && answer.contains("by their ids instead"),
+                "{answer}"
+            ),
             _ => assert_eq!(*answer, number.to_string()),
         }
     }
     shell.server.no_children().await;
     assert_eq!(zombies(&shell.server), 0);
+}
+
+/// The supervisors of commands that are below a server, the outer ones first.
+fn supervisors_below(server: &Server) -> Vec<Pid> {
+    let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = stat(pid);
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let top = server.pid().as_raw_nonzero().get();
+    let is_below =
+        |pid: i32| std::iter::successors(Some(pid), |pid| parent(*pid)).any(|it| it == top);
+    let entries = fs::read_dir("/proc").expect("procfs").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut found: Vec<i32> =
+        pids.filter(|pid| stat(*pid).contains("(toolhand-run)") && is_below(*pid)).collect();
+    found.sort_unstable();
+    found.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// Nobody can see who has killed a process, and in a sandbox it was not the command.
+#[tokio::test]
+async fn a_supervisor_that_is_killed_from_outside_is_not_blamed_on_the_command() {
+    for (sandbox, from_outside) in [("off", false), ("bwrap", true), ("landlock", true)] {
+        let upstream = Upstream::start();
+        let builder = Server::builder(&upstream).argument("--permission-mode=bypassPermissions");
+        let builder = match sandbox {
+            "off" => builder.argument("--sandbox=off"),
+            level => builder.config("sandbox.use", &format!("[\"{level}\"]")),
+        };
+        let server = builder.start().await;
+        let status = server.client().get("/toolhand/v1/status").await.json();
+        if from_outside && status["sandbox"]["level"] != sandbox {
+            continue;
+        }
+        let command = json!({ "command": "echo x >started; sleep 1e6" });
+        upstream.round(calls(&[("c", "Bash", command)]));
+        upstream.round(says("Done."));
+        let client = server.client();
+        let body = ask("Go.");
+        let kill = async {
+            while !server.workspace().join("started").exists() {
+                tokio::task::yield_now().await;
+            }
+            for supervisor in supervisors_below(&server) {
+                // The others end with the first.
+                _ = kill_process(supervisor, Signal::KILL);
+            }
+        };
+        let (answer, ()) = tokio::join!(client.chat(&body), kill);
+        assert_eq!(answer.text(), "Done.");
+        let answer = crate::turn::answers(&upstream, 1).await.remove(0);
+        assert!(answer.contains(KILLED), "{sandbox}: {answer}");
+        assert_eq!(answer.contains("killed from outside of the sandbox"), from_outside, "{answer}");
+        assert!(answer.contains("before you run it again"), "{sandbox}: {answer}");
+        server.no_children().await;
+    }
 }

@@ -4,12 +4,16 @@
 use serde_json::{Value, json};
 
 use super::asking::{Talk, marks, times_run};
+use super::leaving::started;
 use super::{after, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask_streamed, with};
 use crate::support::server::{Builder, Server};
+use crate::support::stream::Stream;
 use crate::support::upstream::Upstream;
 
+const INTERRUPTED: &str =
+    "an earlier command was interrupted before what was left was looked at (`";
 const LEFT: &str = "an earlier command left a nested repository: ";
 
 fn with_auto_allow(builder: Builder) -> Builder {
@@ -175,6 +179,130 @@ async fn g9_what_a_task_has_left_is_told_by_the_first_answer_that_shows_it() {
     assert!(told.contains("! a command left a nested repository: "), "{told}");
     let again = streamed("events").await;
     assert_eq!(again.progress("left_behind").len(), 0, "it is told once");
+}
+
+/// A command that leaves something in the workspace, and then takes for ever.
+fn lasts_after(leaves: &str) -> Value {
+    json!({ "command": format!("trap '' TERM; {leaves}; echo x >started; sleep 1000") })
+}
+
+/// Begins a turn with this command, and returns when it has left what it leaves.
+async fn begin(server: &Server, upstream: &Upstream, talk: &Talk, command: Value) -> Stream {
+    _ = std::fs::remove_file(server.workspace().join("started"));
+    upstream.round(calls(&[("c", "Bash", command)]));
+    let mut messages = talk.messages.clone();
+    messages.push(user("Begin."));
+    let body = with(conversation(&messages), talk.members.clone());
+    let stream = server.client().stream(&with(body, json!({ "stream": true }))).await;
+    started(server).await;
+    stream
+}
+
+/// Returns when no command of any session is left that was not looked at.
+async fn looked_at(server: &Server) {
+    let is_noted = || {
+        let sessions = std::fs::read_dir(server.state_dir().join("sessions"));
+        sessions.into_iter().flatten().flatten().any(|session| {
+            let noted = std::fs::read_dir(session.path().join("under-way"));
+            noted.is_ok_and(|mut noted| noted.next().is_some())
+        })
+    };
+    while is_noted() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn g9_what_an_interrupted_command_has_left_is_looked_at() {
+    for is_cancelled in [false, true] {
+        let upstream = Upstream::start();
+        let Some(server) = server(&upstream).await else { return };
+        let mut talk = talk(&server);
+        let command = lasts_after("git init -q sub");
+        let stream = begin(&server, &upstream, &talk, command).await;
+        let turn = stream.head.header("x-toolhand-turn").expect("a turn").to_owned();
+        if is_cancelled {
+            let cancel = format!("/toolhand/v1/turns/{turn}/cancel");
+            assert_eq!(server.client().send("POST", &cancel, None).await.status(), 200);
+        }
+        drop(stream);
+        looked_at(&server).await;
+
+        let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
+        assert!(asked.contains(LEFT) && !asked.contains(INTERRUPTED), "{is_cancelled}: {asked}");
+        assert_eq!(times_run(&server, "b"), 0);
+        assert_eq!(talk.say("1").await, "Done.");
+        assert_eq!(run(&mut talk, &upstream, "On.", &[marks("c")]).await, "Done.");
+    }
+}
+
+#[tokio::test]
+async fn g9_an_interrupted_command_that_has_left_nothing_pauses_nothing() {
+    let upstream = Upstream::start();
+    let Some(server) = server(&upstream).await else { return };
+    let mut talk = talk(&server);
+    drop(begin(&server, &upstream, &talk, lasts_after("echo y >ordinary")).await);
+    looked_at(&server).await;
+    assert_eq!(run(&mut talk, &upstream, "On.", &[marks("b")]).await, "Done.");
+    assert_eq!(times_run(&server, "b"), 1);
+}
+
+#[tokio::test]
+async fn g9_what_a_command_that_timed_out_has_left_is_told() {
+    let upstream = Upstream::start();
+    let builder = with_auto_allow(Server::builder(&upstream));
+    let server = builder.config("tools.bash.background_tasks", "0").start().await;
+    let status = server.client().get("/toolhand/v1/status").await.json();
+    if status["sandbox"]["level"] != "bwrap" {
+        return;
+    }
+    let mut talk = talk(&server);
+    let mut command = lasts_after("git init -q sub");
+    command["timeout"] = json!(1000);
+    let asked = run(&mut talk, &upstream, "Go.", &[command, marks("b")]).await;
+    assert!(asked.contains(LEFT), "{asked}");
+    assert_eq!(times_run(&server, "b"), 0);
+    let answer = upstream.requests().last().expect("a request").json().to_string();
+    assert!(answer.contains("timed out") && answer.contains("(left behind: "), "{answer}");
+    assert_eq!(talk.say("1").await, "Done.");
+    assert_eq!(times_run(&server, "b"), 1);
+}
+
+#[tokio::test]
+async fn g9_a_command_that_a_killed_server_was_running_pauses_until_the_answer() {
+    let upstream = Upstream::start();
+    for in_background in [false, true] {
+        upstream.forget_script();
+        let Some(mut first) = server(&upstream).await else { return };
+        let mut talk = talk(&first);
+        let mut command = lasts_after("git init -q sub");
+        command["run_in_background"] = json!(in_background);
+        upstream.otherwise(says("Done."));
+        let stream = begin(&first, &upstream, &talk, command).await;
+        rustix::process::kill_process(first.pid(), rustix::process::Signal::KILL).expect("killed");
+        drop(stream);
+        first.stop();
+        let again = with_auto_allow(after(&upstream, &first)).start().await;
+        talk.client = again.client();
+
+        // What only reads is confined to reading, and asks nobody.
+        let reads = json!({ "command": "ls *" });
+        assert_eq!(run(&mut talk, &upstream, "Look.", &[reads]).await, "Done.");
+        let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
+        assert!(asked.contains(INTERRUPTED) && asked.contains("git init -q sub"), "{asked}");
+        assert!(asked.contains("Until you answer, `auto_allow` does not count"), "{asked}");
+        assert_eq!(times_run(&first, "b"), 0);
+        assert_eq!(talk.say("1").await, "Done.");
+        assert_eq!(times_run(&first, "b"), 1);
+        assert_eq!(run(&mut talk, &upstream, "On.", &[marks("c")]).await, "Done.");
+
+        let mut again = again;
+        again.stop();
+        let last = with_auto_allow(after(&upstream, &first)).start().await;
+        talk.client = last.client();
+        assert_eq!(run(&mut talk, &upstream, "On.", &[marks("d")]).await, "Done.");
+        assert_eq!((times_run(&first, "c"), times_run(&first, "d")), (1, 1));
+    }
 }
 
 /// Whether the only task is over, and was looked at.

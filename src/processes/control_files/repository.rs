@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::observed::worktree;
 use super::survey::Survey;
-use super::{ControlFiles, REPOSITORY, kind};
-use crate::processes::git_settings::{self, GitValue};
+use super::{ControlFiles, REPOSITORY, kind, shut_above};
+use crate::processes::git_settings::{self, GitValue, is_include};
 use crate::processes::linked_repository::LinkedRepository;
 use crate::processes::masks::Placeholder;
 use crate::processes::plain_file;
@@ -119,6 +119,10 @@ impl ControlFiles {
             return;
         }
         self.repositories.insert(git.to_owned());
+        if shut_above(&git.join("config")).is_some_and(|shut| shut == git) {
+            self.present(git);
+            return;
+        }
         self.unread.insert(git.to_owned(), top.map(Path::to_owned));
         self.keep(git);
         if kind(&git.join("commondir")).is_some() {
@@ -147,7 +151,11 @@ impl ControlFiles {
     /// nothing in any of them may be written: not even in the one of a root.
     fn linked_worktrees(&mut self, git: &Path) -> Vec<PathBuf> {
         let worktrees = git.join("worktrees");
-        let mut entries = fs::read_dir(&worktrees).into_iter().flatten().flatten();
+        let listing = fs::read_dir(&worktrees);
+        if listing.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            self.present(&worktrees);
+        }
+        let mut entries = listing.into_iter().flatten().flatten();
         let paths = entries.by_ref().take(MAX_WORKTREE_NAMES).map(|entry| entry.path());
         // Directories that git takes for none of its own do not count: anybody can make many.
         let mut found: Vec<PathBuf> = paths.filter(|path| is_linked_worktree(path)).collect();
@@ -196,6 +204,7 @@ impl ControlFiles {
     /// Directories of hooks and further settings that the repository's settings name, and those
     /// that these name in turn.
     fn named_in_settings(&mut self, git: &Path, tops: &BTreeSet<PathBuf>) {
+        self.named_by_person(tops);
         let mut read_already = BTreeSet::new();
         let mut files = vec![git.join("config")];
         for _ in 0..=MAX_INCLUDES {
@@ -212,6 +221,17 @@ impl ControlFiles {
             files = included;
         }
         self.observed.is_cut |= files.iter().any(|file| !read_already.contains(file));
+    }
+
+    /// Protects what the person's own settings name for every repository.
+    fn named_by_person(&mut self, tops: &BTreeSet<PathBuf>) {
+        for path in self.of_person.clone() {
+            for path in tops.iter().filter_map(|top| without_links_above(&top.join(&path))) {
+                if !tops.contains(&path) {
+                    self.named(path);
+                }
+            }
+        }
     }
 
     /// Protects what one file of settings names. Returns the settings in the roots among it.
@@ -285,12 +305,6 @@ fn says_what_its_files_are(git: &Path) -> bool {
 
 fn is_no(value: &str) -> bool {
     ["false", "no", "off", "0"].iter().any(|no| value.eq_ignore_ascii_case(no))
-}
-
-/// Whether a section names further settings, always or under a condition.
-fn is_include(section: &str) -> bool {
-    let is_conditional = |rest: &str| rest.starts_with(|c: char| c == '"' || c.is_whitespace());
-    section == "include" || section.strip_prefix("includeif").is_some_and(is_conditional)
 }
 
 /// The path with every link resolved but the last one. Directories above it may be missing.

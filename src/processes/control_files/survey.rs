@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs::{self, DirEntry, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -158,9 +159,14 @@ struct Look<'a> {
 
 impl Known {
     fn look_below(&mut self, root: &Path) -> SurveyedRoot {
+        self.look_below_with(root, MAX_MODES)
+    }
+
+    /// Looks at the modes of this many files at most.
+    fn look_below_with(&mut self, root: &Path, modes_left: usize) -> SurveyedRoot {
         let mut look = Look {
             known: self,
-            modes_left: MAX_MODES,
+            modes_left,
             visited: HashSet::new(),
             found: SurveyedRoot::default(),
         };
@@ -221,9 +227,7 @@ impl Look<'_> {
         {
             return Arc::clone(listing);
         }
-        let mut listing = Listing::read(directory);
-        listing.set_id = self.set_id_files(directory);
-        let listing = Arc::new(listing);
+        let listing = Arc::new(Listing::read(directory, |file| self.sets_id(file)));
         if is_settled(&version) {
             let kept = (version, Arc::clone(&listing));
             self.known.listings.insert(directory.to_owned(), kept);
@@ -233,23 +237,14 @@ impl Look<'_> {
         listing
     }
 
-    /// The set-user-id and set-group-id files of a directory.
-    fn set_id_files(&mut self, directory: &Path) -> Vec<OsString> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                continue;
-            }
-            if self.modes_left == 0 {
-                self.found.is_cut = true;
-                break;
-            }
-            self.modes_left -= 1;
-            if entry.metadata().is_ok_and(|metadata| metadata.mode() & SETS_ID != 0) {
-                found.push(entry.file_name());
-            }
-        }
-        found
+    /// Whether whoever runs a file has the rights of its owner or its group.
+    fn sets_id(&mut self, file: &DirEntry) -> bool {
+        let Some(fewer) = self.modes_left.checked_sub(1) else {
+            self.found.is_cut = true;
+            return false;
+        };
+        self.modes_left = fewer;
+        file.metadata().is_ok_and(|metadata| metadata.mode() & SETS_ID != 0)
     }
 }
 
@@ -258,23 +253,36 @@ fn is_settled(version: &FileVersion) -> bool {
 }
 
 impl Listing {
-    fn read(directory: &Path) -> Self {
+    /// Reads a directory, once. `sets_id` looks at the mode of a file.
+    fn read(directory: &Path, mut sets_id: impl FnMut(&DirEntry) -> bool) -> Self {
         let above = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut listing = Self::default();
         let mut of_repository = Vec::new();
-        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-        for (count, entry) in entries.enumerate() {
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            // Who knows a name may still use it.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Self::asked(directory);
+            }
+            Err(_) => return listing,
+        };
+        for (count, entry) in entries.flatten().enumerate() {
             if MAX_ENTRIES <= count {
-                return Self { subdirectories: listing.subdirectories, ..Self::asked(directory) };
+                let Self { subdirectories, set_id, .. } = listing;
+                return Self { subdirectories, set_id, ..Self::asked(directory) };
             }
             let name = entry.file_name();
+            let kind = entry.file_type().ok();
+            if kind.is_some_and(|kind| kind.is_file()) && sets_id(&entry) {
+                listing.set_id.push(name.clone());
+            }
             of_repository.extend(name.to_str().and_then(of_bare_repository));
             if name.eq_ignore_ascii_case(REPOSITORY) {
                 listing.has_repository = true;
             } else if is_control(&above, &name) {
                 listing.controls.push(name);
             } else if !DEPENDENCIES.iter().any(|skipped| name == *skipped)
-                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && kind.is_some_and(|kind| kind.is_dir())
             {
                 if listing.subdirectories.len() < MAX_DIRECTORIES {
                     listing.subdirectories.push(name);
@@ -290,11 +298,14 @@ impl Listing {
         listing
     }
 
-    /// Asks for each name: for a directory that has too many.
+    /// Asks for each name: for a directory that has too many, or does not tell them.
     fn asked(directory: &Path) -> Self {
         let names = PROTECTED_NAMES.iter().flat_map(ProtectedName::spellings).map(OsString::from);
+        // Of a repository only parts are read-only, or nobody could commit.
+        let is_there =
+            |name: &OsString| *name != *REPOSITORY && kind(&directory.join(name)).is_some();
         Self {
-            controls: names.filter(|name| kind(&directory.join(name)).is_some()).collect(),
+            controls: names.filter(is_there).collect(),
             has_repository: kind(&directory.join(REPOSITORY)).is_some(),
             is_bare: is_bare(|name| kind(&directory.join(name)).is_some()),
             set_id: Vec::new(),
@@ -367,6 +378,24 @@ mod tests {
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o1755)).unwrap();
         assert!(look().is_empty());
+    }
+
+    #[test]
+    fn the_modes_of_a_directory_s_files_are_looked_at_as_it_is_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("tool");
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+        let mut asked = 0;
+        let count_files = |_: &DirEntry| {
+            asked += 1;
+            true
+        };
+        let listing = Listing::read(root.path(), count_files);
+        assert_eq!((listing.set_id, asked), (vec![OsString::from("tool")], 1));
+        let none_left = Known::default().look_below_with(root.path(), 0);
+        assert!(none_left.set_id.is_empty() && none_left.is_cut);
     }
 
     #[test]

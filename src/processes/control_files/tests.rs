@@ -7,7 +7,7 @@ use super::*;
 struct Ground(tempfile::TempDir);
 
 fn found_in(roots: &[PathBuf]) -> ControlFiles {
-    ControlFiles::find(roots, LinkedRepository::of_all(roots), &Survey::default())
+    ControlFiles::find(roots, LinkedRepository::of_all(roots), Vec::new(), &Survey::default())
 }
 
 impl Ground {
@@ -349,4 +349,77 @@ fn names_of_any_bytes_are_passed_over() {
     {
         assert!(found.iter().any(|mask| mask.starts_with(&path)), "{path:?}");
     }
+}
+
+/// A command could open it again, and change what was not seen to be there. Root looks into all.
+#[test]
+fn g9_a_directory_of_git_that_cannot_be_entered_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    for (shut, mode) in [
+        (".git", 0),
+        (".git", 0o600),
+        (".git/info", 0),
+        (".git/worktrees", 0),
+        (".git/worktrees", 0o300),
+    ] {
+        let ground =
+            Ground::new(&[".git/config", ".git/info/attributes", ".git/worktrees/w/gitdir"]);
+        let set = |mode| fs::set_permissions(ground.path(shut), fs::Permissions::from_mode(mode));
+        set(mode).unwrap();
+        let shown = ground.shown();
+        set(0o700).unwrap();
+        assert!(shown.contains(&format!("ReadOnly {shut}")), "{shut} {mode:o}: {shown:?}");
+        assert!(!shown.iter().any(|line| line.contains("missing) .git/config")), "{shown:?}");
+    }
+}
+
+#[test]
+fn g9_a_root_that_cannot_be_listed_keeps_its_control_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let ground =
+        Ground::new(&[".git/config", ".git/hooks/x", ".envrc", ".github/workflows/ci.yml"]);
+    let root = ground.path("");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o300)).unwrap();
+    let shown = ground.shown();
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
+    for name in ["ReadOnly .git/config", "ReadOnly .git/hooks", "ReadOnly .envrc"] {
+        assert!(shown.contains(&name.to_owned()), "{name}: {shown:?}");
+    }
+}
+
+/// Runs the ones above as somebody who is nobody.
+#[test]
+fn an_unprivileged_user_keeps_them_too() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut again = std::process::Command::new("setpriv");
+    again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    again.arg(std::env::current_exe().unwrap()).arg("control_files::tests::g9_a_");
+    let output = again.env_remove("HOME").env("TMPDIR", "/tmp").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("2 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// `core.hooksPath` in `~/.gitconfig` counts in every repository.
+#[test]
+fn g9_hooks_that_the_person_s_own_settings_name_are_protected_in_every_repository() {
+    let ground =
+        Ground::new(&[".git/HEAD", "sub/.git/HEAD", "sub/.githooks/pre-commit", "dotfiles/git"]);
+    let roots = [ground.path("")];
+    let of_person = vec![".githooks".into(), ground.path("dotfiles/git"), "/etc/gitconfig".into()];
+    let linked = LinkedRepository::of_all(&roots);
+    let found = ControlFiles::find(&roots, linked, of_person, &Survey::default());
+    let read_only: Vec<&Path> = found.masks.existing(MaskKind::ReadOnly).collect();
+    for name in ["sub/.githooks", "dotfiles/git"] {
+        assert!(read_only.contains(&&*ground.path(name)), "{name}: {read_only:?}");
+    }
+    let missing = &found.observed.missing_targets;
+    assert!(missing.contains(&ground.path(".githooks")), "{missing:?}");
 }

@@ -15,7 +15,7 @@ use super::crowd::Crowd;
 use super::private_memory::PrivateMemory;
 use super::{MAX_PROCESSES, launch, release_streams};
 use crate::processes::protocol::{
-    self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report,
+    self, CANCEL_GRACE, Exit, FinalDirectory, Job, LaunchStep, Order, Report, StartFailure,
 };
 use crate::processes::{kernel, tree};
 
@@ -74,8 +74,8 @@ pub(super) fn run(
     let (command, started_in) = match start(&job, &crowd) {
         Ok(started) => started,
         Err((step, error)) => {
-            let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
-            return protocol::write(&mut reports, &Report::NotStarted { step, errno });
+            let failure = StartFailure::new(step, &error);
+            return protocol::write(&mut reports, &Report::NotStarted(failure));
         }
     };
     let memory = PrivateMemory::of(job.confinement.as_ref());

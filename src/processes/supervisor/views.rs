@@ -20,7 +20,8 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::process::{self, Pid};
 
-use crate::processes::confinement::{Confinement, Level, Mask, MaskKind, Shown};
+use crate::file_id::FileId;
+use crate::processes::confinement::{Confinement, Level, Mask, MaskKind, Place, Shown};
 use crate::processes::{bwrap, handles, kernel, mounts};
 
 /// Where the closed file and directory are for a moment, in memory that is the command's own.
@@ -34,15 +35,40 @@ fn differs() -> io::Error {
     io::Error::from_raw_os_error(libc::ESTALE)
 }
 
+/// Why the view of a command is not in force, and the file that it is about.
+#[derive(Debug)]
+pub(super) struct ViewError {
+    pub(super) error: io::Error,
+    pub(super) place: Option<Place>,
+}
+
+impl ViewError {
+    fn at(path: &Path, error: io::Error) -> Self {
+        Self { error, place: Some(path.into()) }
+    }
+}
+
+impl From<io::Error> for ViewError {
+    fn from(error: io::Error) -> Self {
+        Self { error, place: None }
+    }
+}
+
+impl From<Errno> for ViewError {
+    fn from(error: Errno) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
 /// Puts a confinement's masks in place and compares all mounts. Needs what the arguments of
 /// bubblewrap give for it. An error says that nothing may run.
-pub(super) fn enter(confinement: &Confinement) -> io::Result<()> {
+pub(super) fn enter(confinement: &Confinement) -> Result<(), ViewError> {
     if confinement.level != Level::Bwrap {
         return Ok(());
     }
     // What is mounted here must not be mounted on the machine.
     if process::getpid() != Pid::INIT {
-        return Err(io::Error::other("bubblewrap has made no namespaces"));
+        return Err(io::Error::other("bubblewrap has made no namespaces").into());
     }
     let roots = compare_shown(confinement)?;
     write_git_settings(confinement)?;
@@ -50,27 +76,31 @@ pub(super) fn enter(confinement: &Confinement) -> io::Result<()> {
         // Mounts can only be added to what belongs to this user namespace.
         kernel::unshare_mounts()?;
         let closed = closed_objects(confinement)?;
+        let mut masking = Masking { confinement, closed: closed.as_ref(), covered: Vec::new() };
         for mask in &confinement.masks {
-            put(mask, closed.as_ref())?;
+            let path = mask.place.path();
+            masking.put(mask).map_err(|error| ViewError::at(path, error))?;
         }
         if closed.is_some() {
             remove_names()?;
         }
     }
-    compare_mounts(confinement, &roots)
+    Ok(compare_mounts(confinement, &roots)?)
 }
 
 /// Compares what bubblewrap has mounted by name. Returns where the roots really are.
-fn compare_shown(confinement: &Confinement) -> io::Result<Vec<PathBuf>> {
+fn compare_shown(confinement: &Confinement) -> Result<Vec<PathBuf>, ViewError> {
+    let path = |shown: &Shown| shown.at.path().to_owned();
     let mut roots = Vec::new();
     for shown in &confinement.writable {
-        roots.push(real_path(&compared(shown)?)?);
+        let real = compared(shown).and_then(|handle| real_path(&handle));
+        roots.push(real.map_err(|error| ViewError::at(&path(shown), error))?);
     }
     let own = bwrap::own_places(confinement);
     for shown in &confinement.readable {
         // One that nobody has opened may be missing.
         if shown.id.is_some() && !own.contains(&shown.at.path()) {
-            compared(shown)?;
+            compared(shown).map_err(|error| ViewError::at(&path(shown), error))?;
         }
     }
     Ok(roots)
@@ -127,26 +157,74 @@ fn remove_names() -> io::Result<()> {
     Ok(unlinkat(CWD, directory, AtFlags::REMOVEDIR)?)
 }
 
-/// Mounts what one mask says on what it is about.
-fn put(mask: &Mask, closed: Option<&[OwnedFd; 2]>) -> io::Result<()> {
-    let target = open(mask.place.path(), ResolveFlags::NO_SYMLINKS)?;
-    if handles::id(&target)? != mask.id {
-        return Err(differs());
-    }
-    let source = match (mask.kind, closed) {
-        (MaskKind::Closed, Some([file, directory])) => {
-            let mode = fstat(&target)?.st_mode;
-            let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
-            if is_directory { directory.as_fd() } else { file.as_fd() }
+/// Puts masks in place, one after the other.
+struct Masking<'a> {
+    confinement: &'a Confinement,
+    /// A file and a directory that nobody can read.
+    closed: Option<&'a [OwnedFd; 2]>,
+    /// The directories that were masked in the place of what lies in them.
+    covered: Vec<(&'a Path, MaskKind)>,
+}
+
+impl<'a> Masking<'a> {
+    fn put(&mut self, mask: &'a Mask) -> io::Result<()> {
+        let path = mask.place.path();
+        let holds = |(above, kind): &(&Path, MaskKind)| {
+            path.starts_with(above) && mask.kind.max(MaskKind::ReadOnly) <= *kind
+        };
+        if self.covered.iter().any(holds) {
+            return Ok(());
         }
-        _ => target.as_fd(),
-    };
-    let mount = copied(source)?;
-    if mask.kind != MaskKind::Keep {
-        kernel::make_read_only(mount.as_fd())?;
+        match open(path, ResolveFlags::NO_SYMLINKS) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.cover(path, mask.kind, error)
+            }
+            target => self.mount(&target?, mask.id, mask.kind),
+        }
     }
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
-    Ok(move_mount(&mount, "", &target, "", flags)?)
+
+    /// Masks the directory above a path that this process cannot enter. The command cannot either,
+    /// unless it changes the directory's mode, or another command does.
+    fn cover(&mut self, path: &'a Path, kind: MaskKind, denied: io::Error) -> io::Result<()> {
+        let opened = |above| Some((above, open(above, ResolveFlags::NO_SYMLINKS).ok()?));
+        let nearest = path.ancestors().skip(1).find_map(opened);
+        let Some((above, target)) = nearest else { return Err(denied) };
+        let Some(id) = self.id_of(above) else { return Err(denied) };
+        let kind = kind.max(MaskKind::ReadOnly);
+        self.mount(&target, id, kind)?;
+        self.covered.push((above, kind));
+        Ok(())
+    }
+
+    /// What the server has opened at a path that is beneath a root.
+    fn id_of(&self, path: &Path) -> Option<FileId> {
+        let Confinement { masks, above, .. } = self.confinement;
+        let masks = masks.iter().map(|mask| (&mask.place, mask.id));
+        let mut known = masks.chain(above.iter().map(|above| (&above.place, above.id)));
+        known.find_map(|(place, id)| (place.path() == path).then_some(id))
+    }
+
+    /// Mounts on what was opened, if that is what the server has opened.
+    fn mount(&self, target: &OwnedFd, id: FileId, kind: MaskKind) -> io::Result<()> {
+        if handles::id(target)? != id {
+            return Err(differs());
+        }
+        let source = match (kind, self.closed) {
+            (MaskKind::Closed, Some([file, directory])) => {
+                let mode = fstat(target)?.st_mode;
+                let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
+                if is_directory { directory.as_fd() } else { file.as_fd() }
+            }
+            _ => target.as_fd(),
+        };
+        let mount = copied(source)?;
+        if kind != MaskKind::Keep {
+            kernel::make_read_only(mount.as_fd())?;
+        }
+        let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        let flags = empty | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        Ok(move_mount(&mount, "", target, "", flags)?)
+    }
 }
 
 /// A mount of its own of what a descriptor leads to, with what is mounted below.
@@ -175,10 +253,12 @@ fn compare_mounts(confinement: &Confinement, roots: &[PathBuf]) -> io::Result<()
         let path = mounted.at.path();
         let mut above = roots.iter().filter(|root| path.starts_with(root));
         let is_mask = || confinement.masks.iter().any(|mask| mask.place.path() == path);
+        let is_above = || confinement.above.iter().any(|above| above.place.path() == path);
         !roots.iter().any(|root| root == path)
             && above.any(|root| !is_own(path, root))
             && !confinement.mounted.contains(mounted)
             && !is_mask()
+            && !is_above()
     });
     if strange.is_some() { Err(differs()) } else { Ok(()) }
 }

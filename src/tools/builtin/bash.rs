@@ -5,6 +5,7 @@ mod last_command;
 mod launch;
 mod masked_paths;
 mod output_end;
+mod pending_look;
 mod preview;
 mod profile;
 mod quiet_git;
@@ -23,9 +24,10 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use self::launch::Launch;
+use self::pending_look::PendingLook;
 use self::profile::Variables;
 use crate::blocking::{Overloaded, RESOLVING};
-use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Lacked, Permit};
+use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Lacked, Permit, SecondRun};
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, Runner};
 use crate::settings_files::SettingsFiles;
@@ -37,12 +39,11 @@ const SHELL: &str = "/bin/bash";
 /// A model that builds, tests and serves at once has some to spare.
 const MAX_TASKS: usize = 8;
 
-/// Tells the model that a command which was to go to the background did not.
 /// Nothing but the sandbox lets the command run, and the sandbox does not hold all that it has to.
 const NOT_ALL_CLOSED: &str = "nothing ran: the workspace has more files than are looked through for \
-    secrets and for what rules deny, so `sandbox.auto_allow` is not enough here. Run exactly the same \
-    command again: that asks a person";
+    secrets and for what rules deny, so `sandbox.auto_allow` is not enough here. If it has to run, ";
 
+/// Tells the model that a command which was to go to the background did not.
 const IN_FOREGROUND: &str = "(nothing goes to the background here, so the command ran to its end)";
 
 /// `[tools.bash]`.
@@ -274,19 +275,27 @@ impl Tool for Bash {
         if permit.is_by_sandbox_alone() && confined.as_ref().is_some_and(|it| it.is_cut) {
             let (line, directory) = (&command_line.line, &command_line.directory);
             context.agent.failed_commands.remember(line, directory, Lacked::Look);
-            return Err(ToolError::failed(NOT_ALL_CLOSED));
+            let advice = permit.second_run(Lacked::Look).advice();
+            return Err(ToolError::Failed(format!("{NOT_ALL_CLOSED}{advice}")));
         }
         let watch = match &mut confined {
             Some(confined) => confined.watch.take(),
             None if permitted.is_proven_to_read() => None,
             None => self.sandbox.watch(roots).await.ok(),
         };
+        let files = context.session.files.clone();
+        let look = PendingLook::begin(watch, files, &command_line.line).await;
+        let guard = confined.as_ref().map(Confined::guard);
+        let kept_alive = match &look {
+            Some(look) => Some(look.keeping(guard)),
+            None => guard,
+        };
         let command = Command {
             program: self.shell.clone(),
             arguments: arguments(&shell_text(&permit, &command_line.line)),
             directory: command_line.directory.clone(),
             confinement: confined.as_ref().map(|it| Arc::clone(&it.confinement)),
-            kept_alive: confined.as_ref().map(Confined::guard),
+            kept_alive,
         };
         let (time, mut notes) = self.time(input.timeout);
         let is_for_background = self.is_for_background(&input, &context);
@@ -297,15 +306,15 @@ impl Tool for Bash {
             runner,
             command,
             confined,
-            watch,
+            look,
             permitted,
             context: &context,
             description: input.description,
             time,
             notes,
             has_tasks: self.has_tasks(&context),
-            may_escape: self.escape,
-            is_unapproved: permit.is_unapproved(),
+            may_escape: self.escape && permit.second_run(Lacked::Look) != SecondRun::IsRefused,
+            permit: &permit,
         };
         if is_for_background { launch.in_background().await } else { launch.in_foreground().await }
     }

@@ -147,6 +147,110 @@ async fn g8_what_is_mounted_must_be_what_the_server_has_opened() {
     assert_eq!(fs::read_to_string(ground.path("root/own")).unwrap(), "own");
 }
 
+/// Directories that a command cannot enter: one of its own user, and where there is the right to
+/// make one, one of another user. Each holds a secret and what git obeys.
+struct ShutDirectories {
+    ground: Ground,
+    denied: DeniedPaths,
+}
+
+const SHUT: [&str; 2] = ["root/shut", "root/foreign"];
+
+impl ShutDirectories {
+    async fn new() -> Option<Self> {
+        let ground = ground().await?;
+        for name in SHUT {
+            fs::create_dir_all(ground.path(name).join(".git/hooks")).unwrap();
+            fs::write(ground.path(name).join("server.key"), SECRET).unwrap();
+            fs::write(ground.path(name).join(".envrc"), "use nix").unwrap();
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(ground.path("root/foreign"), Some(999), Some(999)).unwrap();
+            set_mode(&ground.path("root/foreign"), 0o700);
+        }
+        set_mode(&ground.path("root/shut"), 0);
+        let reading = SHUT.map(|name| ground.path(name).join("server.key")).to_vec();
+        Some(Self { ground, denied: DeniedPaths { reading, ..DeniedPaths::default() } })
+    }
+}
+
+impl Drop for ShutDirectories {
+    fn drop(&mut self) {
+        // Else nobody but root could remove it.
+        set_mode(&self.ground.path("root/shut"), 0o700);
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[tokio::test]
+async fn a_directory_that_a_command_cannot_enter_stops_none_and_shows_none_its_secrets() {
+    let Some(shut) = ShutDirectories::new().await else { return };
+    let ground = &shut.ground;
+    let denied = shut.denied.clone();
+    ground.sandbox.deny(Box::new(move |_, _| denied.clone()));
+    let roots = || vec![ground.path("root")];
+    for right in [Right::Write, Right::WriteUnapproved, Right::Read] {
+        let confined = ground.sandbox.confine_for(right, roots(), None).await.unwrap().unwrap();
+        let attack = "(chmod 700 shut; mv shut moved; mkdir shut;             echo x >shut/.envrc; echo x >shut/.git/hooks/pre-commit; chmod -R 777 .;             cat */server.key) 2>/dev/null; ls >/dev/null && echo ran";
+        let said = run(&confined, confined.confinement.as_ref().clone(), attack).await.unwrap();
+        assert_eq!(said.output.render(1000, ""), "ran\n", "{right:?}");
+        // Another command opens it meanwhile.
+        set_mode(&ground.path("root/shut"), 0);
+        let confined = ground.sandbox.confine_for(right, roots(), None).await.unwrap().unwrap();
+        let late = "echo x >/tmp/begun; cat shut/server.key 2>/dev/null;             until [ -e opened ]; do :; done; cat shut/server.key 2>/dev/null; echo ran";
+        let view = confined.confinement.as_ref().clone();
+        let command = Command {
+            confinement: Some(Arc::new(view)),
+            ..shell(&confined, ground.path("root"), late)
+        };
+        let running = runner();
+        let stop = CancellationToken::new();
+        let finished = running.run(&command, LIMITS, &stop);
+        let open = async {
+            set_mode(&ground.path("root/shut"), 0o755);
+            fs::write(ground.path("root/opened"), "").unwrap();
+        };
+        let (finished, ()) = tokio::join!(finished, open);
+        assert_eq!(finished.unwrap().output.render(1000, ""), "ran\n", "{right:?}");
+        fs::remove_file(ground.path("root/opened")).unwrap();
+        assert_eq!(fs::read(ground.path("root/shut/.envrc")).unwrap(), b"use nix");
+        assert!(!ground.path("root/shut/.git/hooks/pre-commit").exists());
+        set_mode(&ground.path("root/shut"), 0);
+    }
+}
+
+/// A directory that cannot be entered is masked as a whole only if the server has opened it.
+#[tokio::test]
+async fn g8_a_directory_above_a_mask_must_be_what_the_server_has_opened() {
+    let Some(shut) = ShutDirectories::new().await else { return };
+    if !rustix::process::geteuid().is_root() {
+        // Nobody else can look into one and mask what lies in it.
+        return;
+    }
+    let ground = &shut.ground;
+    let denied = shut.denied.clone();
+    ground.sandbox.deny(Box::new(move |_, _| denied.clone()));
+    let confined = ground.sandbox.confine_to_reading(vec![ground.path("root")], None).await;
+    let confined = confined.unwrap().unwrap();
+    let right = confined.confinement.as_ref().clone();
+    assert_eq!(right.above.len(), SHUT.len());
+    let mut other = right.clone();
+    let outside = handles::id(handles::open(&ground.path("outside")).unwrap()).unwrap();
+    other.above.iter_mut().for_each(|above| above.id = outside);
+    let exchanged = run(&confined, other, "echo ran").await;
+    assert!(matches!(exchanged, Err(RunError::Exchanged)), "{exchanged:?}");
+
+    let unknown = Confinement { above: Vec::new(), ..right };
+    let refused = run(&confined, unknown, "echo ran").await.unwrap_err().to_string();
+    let path = ground.path("root/foreign/server.key");
+    let named = format!("put in force: {}: Permission denied", path.display());
+    assert!(refused.contains(&named), "{refused}");
+}
+
 /// Programs that list, pack and copy a workspace find what is there, and a few directories.
 #[tokio::test]
 async fn p21_nothing_is_shown_that_is_not_there_but_the_names_that_may_not_come() {

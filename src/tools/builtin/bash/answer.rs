@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::last_command;
 use super::output_end::{printed, says};
+use crate::permissions::SecondRun;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
 use crate::processes::{EndCause, Exit, Finished, HeadAndTail};
@@ -32,7 +33,7 @@ impl Call<'_> {
     /// For a command that has ended.
     pub(super) fn ended(&self, finished: &Finished, notes: &[String]) -> ToolOutput {
         let mut lines: Vec<String> = Vec::new();
-        lines.extend(how_it_ended(self.time, finished));
+        lines.extend(how_it_ended(self.time, self.level, finished));
         lines.extend(after_its_end(finished, self.has_tasks));
         lines.extend_from_slice(notes);
         let body = self.body(&finished.output.so_far().0, finished.output.file_fault());
@@ -109,7 +110,7 @@ pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -
         (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
             Some(format!("signal {}", signal_name(signal)))
         }
-        (EndCause::ItsOwn, None) => Some("its end was not seen".to_owned()),
+        (EndCause::ItsOwn, None) => Some("the process that looked after it was killed".to_owned()),
         (EndCause::TimedOut, _) => Some("time limit".to_owned()),
         (EndCause::TooMuchOutput, _) => Some("output limit: more than 16 MiB".to_owned()),
         (EndCause::TooManyProcesses, _) => Some("process limit: more than 512 at once".to_owned()),
@@ -120,9 +121,14 @@ pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -
 }
 
 /// Follows the output of a command that could not do more than read.
-pub(super) const CONFINED_TO_READING: &str = "(it ran confined to reading, as a command that only \
-    reads: nothing can be written then, there is no network, and files that may hold secrets cannot \
-    be read. If it has to do more, run exactly the same command again: that asks a person)";
+pub(super) fn confined_to_reading(second: SecondRun) -> String {
+    format!(
+        "(it ran confined to reading, as a command that only reads: nothing can be written then, \
+         there is no network, and files that may hold secrets cannot be read. If it has to do more, \
+         {})",
+        second.advice()
+    )
+}
 
 /// What programs say where nothing may be written, in lower case.
 const NOT_WRITTEN: [&str; 5] =
@@ -202,7 +208,7 @@ fn after_its_end(finished: &Finished, has_tasks: bool) -> Vec<String> {
     lines
 }
 
-fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
+fn how_it_ended(time: Duration, level: Option<Level>, finished: &Finished) -> Option<String> {
     match (finished.cause, finished.exit) {
         (EndCause::TimedOut, _) => Some(format!(
             "Command timed out after {} and was ended; if it needs more time, give a larger \
@@ -223,8 +229,26 @@ fn how_it_ended(time: Duration, finished: &Finished) -> Option<String> {
         (EndCause::ItsOwn, Some(Exit::Signal(signal))) => {
             Some(format!("Killed by signal {}", signal_name(signal)))
         }
-        (EndCause::ItsOwn, None) => {
-            Some("The command killed its supervisor and was ended".to_owned())
+        (EndCause::ItsOwn, None) => Some(supervisor_killed(level).to_owned()),
+    }
+}
+
+/// Says that a command has lost its supervisor. Nobody can see who has killed it; out of a sandbox
+/// no signal comes.
+fn supervisor_killed(level: Option<Level>) -> &'static str {
+    match level {
+        Some(_) => {
+            "The process that looks after the command was killed from outside of the sandbox, so \
+             the command was ended and its exit code is not known. The command cannot be the \
+             cause: the system ran out of memory, or somebody killed it. Look at what the command \
+             has done so far before you run it again"
+        }
+        None => {
+            "The process that looks after the command was killed, so the command was ended and its \
+             exit code is not known. A command that ends processes by a name or all at once (pkill, \
+             killall, kill -9 -1) can do that: if this one does, end processes by their ids \
+             instead. If not, the system ran out of memory, or somebody killed it: look at what \
+             the command has done so far before you run it again"
         }
     }
 }

@@ -12,19 +12,19 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{self, Call};
 use super::masked_paths::MaskedPaths;
 use super::output_end::{MAX_CHARACTERS, printed};
+use super::pending_look::{IsTold, LeftBehind, PendingLook};
 use super::read_file::ReadFile;
 use super::repeatable_command::RepeatableCommand;
 use super::repository_above;
 use super::sandbox_notes::SandboxNotes;
 use crate::blocking::FILES;
-use crate::permissions::{Lacked, OpenedCommand};
+use crate::permissions::{Lacked, OpenedCommand, Permit, SecondRun};
 use crate::processes::confinement::Confinement;
-use crate::processes::sandbox::{Confined, WorkspaceWatch};
+use crate::processes::sandbox::Confined;
 use crate::processes::{
     Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
     Running, StopReason,
 };
-use crate::session_files::SessionFiles;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::workspace::Workspace;
@@ -42,7 +42,7 @@ pub(super) struct Launch<'a> {
     pub(super) command: Command,
     pub(super) confined: Option<Confined>,
     /// Looks for what the command leaves. `None`: it cannot write.
-    pub(super) watch: Option<WorkspaceWatch>,
+    pub(super) look: Option<PendingLook>,
     pub(super) permitted: &'a OpenedCommand,
     pub(super) context: &'a CallContext,
     pub(super) description: Option<String>,
@@ -53,8 +53,7 @@ pub(super) struct Launch<'a> {
     pub(super) has_tasks: bool,
     /// Whether the model may ask for a command outside of the sandbox.
     pub(super) may_escape: bool,
-    /// Whether nobody has approved the command.
-    pub(super) is_unapproved: bool,
+    pub(super) permit: &'a Permit,
 }
 
 impl Launch<'_> {
@@ -84,7 +83,13 @@ impl Launch<'_> {
             running.control().stop(StopReason::TimedOut);
             ended(&mut running, cancelled).await
         };
-        let finished = finished.map_err(|error| not_run(&error, self.line(), self.context))?;
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => {
+                self.end().notes(IsTold::Later).await;
+                return Err(not_run(&error, self.line(), self.context));
+            }
+        };
         if let Some(read) = read.filter(|_| finished.has_succeeded() && finished.has_printed()) {
             read.end(Arc::clone(&self.context.agent)).await;
         }
@@ -145,16 +150,23 @@ impl Launch<'_> {
     fn spawn(&self, keep: KeepOutput) -> Result<Running, ToolError> {
         let limits = Limits { time: None, output: MAX_OUTPUT_BYTES, shown: self.max_chars() };
         let running = self.runner.spawn(&self.command, limits, keep);
-        running.map_err(|error| not_run(&error, self.line(), self.context))
+        let running = running.map_err(|error| not_run(&error, self.line(), self.context))?;
+        if let Some(look) = &self.look {
+            look.started();
+        }
+        Ok(running)
     }
 
     /// Confines the command anew, with the files as they are now.
     async fn renew(&mut self) -> Result<(), ToolError> {
         if let Some(confined) = &self.confined {
             let mut renewed = confined.renewed().await.map_err(ToolError::failed)?;
-            self.watch = renewed.watch.take();
             self.command.confinement = Some(Arc::clone(&renewed.confinement));
             self.command.kept_alive = Some(renewed.guard());
+            if let Some((look, watch)) = self.look.as_ref().zip(renewed.watch.take()) {
+                look.renew(watch);
+                self.command.kept_alive = Some(look.keeping(Some(renewed.guard())));
+            }
             self.confined = Some(renewed);
         }
         Ok(())
@@ -221,7 +233,10 @@ impl Launch<'_> {
     /// What to remember should the command fail because of it; `None` if it may write.
     fn failed_reader(&self) -> Option<ConfinedReader> {
         let confinement = self.command.confinement.clone().filter(|it| it.reads_only)?;
-        Some(ConfinedReader { command: self.repeatable(), confinement })
+        let permit = self.permit;
+        let second_run = move |lacked| permit.second_run(lacked);
+        let [writing, secrets] = [Lacked::Writing, Lacked::Secrets].map(second_run);
+        Some(ConfinedReader { command: self.repeatable(), confinement, writing, secrets })
     }
 
     fn repeatable(&self) -> RepeatableCommand {
@@ -238,8 +253,9 @@ impl Launch<'_> {
         let confinement = self.command.confinement.clone().filter(|_| !self.reads_only())?;
         let (may_escape, connects) = (self.may_escape, self.permitted.connects());
         let directory = self.command.directory.clone();
-        let unapproved = self.is_unapproved.then(|| self.repeatable());
-        Some(SandboxNotes { confinement, may_escape, connects, directory, unapproved })
+        let unapproved = self.permit.is_unapproved().then(|| self.repeatable());
+        let second = self.permit.second_run(Lacked::Secrets);
+        Some(SandboxNotes { confinement, may_escape, connects, directory, unapproved, second })
     }
 
     /// The directory above which the sandbox shows nothing; `None` without a sandbox.
@@ -249,11 +265,7 @@ impl Launch<'_> {
     }
 
     fn end(&mut self) -> CommandEnd {
-        CommandEnd {
-            confined: self.confined.take(),
-            watch: self.watch.take(),
-            files: self.context.session.files.clone(),
-        }
+        CommandEnd { confined: self.confined.take(), look: self.look.take() }
     }
 
     fn line(&self) -> &str {
@@ -279,19 +291,26 @@ async fn ended(running: &mut Running, cancelled: &CancellationToken) -> Result<F
 struct ConfinedReader {
     command: RepeatableCommand,
     confinement: Arc<Confinement>,
+    /// What becomes of it when it comes again to write.
+    writing: SecondRun,
+    /// The same for reading a file that may hold secrets.
+    secrets: SecondRun,
 }
 
 impl ConfinedReader {
-    /// Says that the command failed because it could only read, and remembers it: it is asked about
-    /// when it comes again.
+    /// Says that the command failed because it could only read, and remembers it: when it comes
+    /// again it is no reader.
     fn note(&self, finished: &Finished) -> Option<String> {
         if !answer::failed_to_write(finished) {
             return None;
         }
         let met = MaskedPaths::met(&printed(finished), &self.confinement, &self.command.directory);
-        let lacked = if met.closed.is_some() { Lacked::Secrets } else { Lacked::Writing };
+        let (lacked, second) = match met.closed {
+            Some(_) => (Lacked::Secrets, self.secrets),
+            None => (Lacked::Writing, self.writing),
+        };
         self.command.remember(lacked);
-        Some(answer::CONFINED_TO_READING.to_owned())
+        Some(answer::confined_to_reading(second))
     }
 }
 
@@ -327,38 +346,18 @@ impl CommandTaskEnd {
 /// What is needed when a command has ended.
 struct CommandEnd {
     confined: Option<Confined>,
-    watch: Option<WorkspaceWatch>,
-    files: Option<Arc<SessionFiles>>,
-}
-
-/// How the person is told of what a command has left.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum IsTold {
-    ByEvent,
-    /// By the next turn: no turn need run now.
-    Later,
+    look: Option<PendingLook>,
 }
 
 impl CommandEnd {
     /// What the sandbox has to say in the answer, and what the command has left that other
     /// programs obey, a line for each kind.
     async fn notes(self, told: IsTold) -> (Vec<String>, Vec<String>) {
-        let Self { confined, watch, files } = self;
+        let Self { confined, look } = self;
         let mut notes: Vec<String> =
             confined.as_ref().and_then(answer::cut_short).into_iter().collect();
-        let Some(watch) = watch else { return (notes, Vec::new()) };
-        let look = move || {
-            let finds = watch.finds();
-            let lines = finds.lines();
-            if !lines.is_empty()
-                && let Some(files) = &files
-            {
-                files.add_finds(&lines, told == IsTold::ByEvent);
-            }
-            let says_cut = finds.is_cut && files.is_none_or(|files| files.note_first_cut());
-            (lines, says_cut)
-        };
-        let (lines, says_cut) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let Some(look) = look else { return (notes, Vec::new()) };
+        let LeftBehind { lines, says_cut } = look.make(told).await;
         notes.extend(lines.iter().map(|line| answer::left_behind(line)));
         notes.extend(says_cut.then(|| answer::NOT_ALL_LOOKED_AT.to_owned()));
         (notes, lines)

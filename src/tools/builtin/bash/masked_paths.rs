@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::output_end::{last_lines, says, words};
+use crate::permissions::SecondRun;
 use crate::processes::confinement::{Confinement, MaskKind};
 use crate::text::printable;
 
@@ -40,14 +41,14 @@ impl MaskedPaths {
     }
 
     /// A line for each.
-    pub(super) fn notes(&self, is_approved: bool) -> Vec<String> {
-        let closed = self.closed.as_deref().map(|path| closed(&shown(path), is_approved));
-        let kept = self.kept.as_deref().map(|path| kept(&shown(path)));
+    pub(super) fn notes(&self, is_approved: bool, second: SecondRun) -> Vec<String> {
+        let closed = self.closed.as_deref().map(|path| closed(&shown(path), is_approved, second));
+        let kept = self.kept.as_deref().map(|path| kept(&shown(path), second));
         closed.into_iter().chain(kept).collect()
     }
 }
 
-fn closed(path: &str, is_approved: bool) -> String {
+fn closed(path: &str, is_approved: bool, second: SecondRun) -> String {
     if is_approved {
         return format!(
             "(the sandbox closes {path} to every command: a rule denies reading it, or it is the \
@@ -56,15 +57,20 @@ fn closed(path: &str, is_approved: bool) -> String {
     }
     format!(
         "(the sandbox closes {path} to commands that nobody has approved, since it may hold \
-         secrets, or to all, since a rule denies reading it. If the command has to read it, run \
-         exactly the same command again: that asks a person)"
+         secrets, or to all, since a rule denies reading it. If the command has to read it, {})",
+        second.advice()
     )
 }
 
-fn kept(path: &str) -> String {
+fn kept(path: &str, second: SecondRun) -> String {
+    let instead = match second {
+        SecondRun::AsksAPerson => "Edit and Write ask a person for such a file",
+        SecondRun::RunsUnasked => "Edit and Write can change such a file, unless a rule denies it",
+        SecondRun::IsRefused => "In this mode nothing can change such a file",
+    };
     format!(
         "(the sandbox keeps {path} as it is: other programs obey it, or a rule denies to change it. \
-         Edit and Write ask a person for such a file)"
+         {instead})"
     )
 }
 
@@ -113,9 +119,12 @@ mod tests {
             home: Path::new("/home/me").into(),
             git_settings: None,
             masks,
+            above: Vec::new(),
             mounted: Vec::new(),
         };
-        MaskedPaths::met(output, &confinement, Path::new("/w")).notes(false).join("\n")
+        MaskedPaths::met(output, &confinement, Path::new("/w"))
+            .notes(false, SecondRun::AsksAPerson)
+            .join("\n")
     }
 
     #[test]
@@ -148,6 +157,22 @@ mod tests {
         );
         let said = "bash: line 1: .git/hooks/pre-commit: Read-only file system";
         assert!(told(said).starts_with("(the sandbox keeps /w/.git/hooks/pre-commit as it is"));
+    }
+
+    #[test]
+    fn what_can_be_done_is_told_for_the_mode() {
+        let met = MaskedPaths { closed: Some("/w/.env".into()), kept: Some("/w/.envrc".into()) };
+        for (second, [of_closed, of_kept]) in [
+            (SecondRun::AsksAPerson, ["that asks a person)", "Edit and Write ask a person"]),
+            (SecondRun::RunsUnasked, ["it is not held back then)", "Edit and Write can change"]),
+            (
+                SecondRun::IsRefused,
+                ["leave it: in this mode nobody is asked", "In this mode nothing"],
+            ),
+        ] {
+            let notes = met.notes(false, second);
+            assert!(notes[0].contains(of_closed) && notes[1].contains(of_kept), "{notes:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::answer::has_failed;
 use super::masked_paths::MaskedPaths;
 use super::output_end::{last_lines, printed, says, words};
 use super::repeatable_command::RepeatableCommand;
-use crate::permissions::Lacked;
+use crate::permissions::{Lacked, SecondRun};
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;
 use crate::processes::{DroppedPaths, EndCause, Finished};
@@ -61,6 +61,8 @@ pub(super) struct SandboxNotes {
     pub(super) directory: PathBuf,
     /// `None`: somebody has approved the command.
     pub(super) unapproved: Option<RepeatableCommand>,
+    /// What becomes of the command when it comes again because something was closed to it.
+    pub(super) second: SecondRun,
 }
 
 impl SandboxNotes {
@@ -88,7 +90,7 @@ impl SandboxNotes {
         if let Some(unapproved) = self.unapproved.as_ref().filter(|_| met.closed.is_some()) {
             unapproved.remember(Lacked::Secrets);
         }
-        met.notes(self.unapproved.is_none())
+        met.notes(self.unapproved.is_none(), self.second)
     }
 
     fn dropped(&self, dropped: &DroppedPaths) -> Option<String> {
@@ -248,6 +250,7 @@ mod tests {
             home: Path::new("/home/me").into(),
             git_settings: None,
             masks: Vec::new(),
+            above: Vec::new(),
             mounted: Vec::new(),
         };
         SandboxNotes {
@@ -256,6 +259,7 @@ mod tests {
             connects: false,
             directory: "/w".into(),
             unapproved: None,
+            second: SecondRun::AsksAPerson,
         }
     }
 

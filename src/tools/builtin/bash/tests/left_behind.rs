@@ -391,3 +391,48 @@ fn an_unprivileged_user_is_told_the_same() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("g9_gitlinks_are_told ... ok"), "{said}");
 }
+
+/// Nobody waits for the end of the command any more, and its last process still runs.
+#[tokio::test]
+async fn g9_an_interrupted_command_is_looked_at_when_its_last_process_has_ended() {
+    let state_dir = tempfile::tempdir().unwrap();
+    let directories = SessionDirectories::new(state_dir.path(), 1 << 20);
+    for leaves in [true, false] {
+        let fixture = Fixture::new(&[]);
+        let files = directories.files_of(&SessionId::random());
+        let sandbox = in_sandbox(&[]).sandbox;
+        let watch = sandbox.watch(vec![fixture.root()]).await.unwrap();
+        let look =
+            PendingLook::begin(Some(watch), Some(Arc::clone(&files)), "make all").await.unwrap();
+        let kept_alive = look.keeping(None);
+        look.started();
+        assert_eq!(files.interrupted_commands(), None, "it runs");
+        drop(look);
+        assert!(files.interrupted_commands().unwrap().ends_with("(`make all`)"));
+        if leaves {
+            fs::create_dir_all(fixture.path("sub/.git")).unwrap();
+        }
+        drop(kept_alive);
+        while files.interrupted_commands().is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(files.unanswered_finds().len(), usize::from(leaves));
+        assert_eq!(files.take_untold_finds().len(), usize::from(leaves));
+    }
+}
+
+#[tokio::test]
+async fn g9_a_command_of_which_nothing_ran_is_not_interrupted() {
+    let state_dir = tempfile::tempdir().unwrap();
+    let files = SessionDirectories::new(state_dir.path(), 1 << 20).files_of(&SessionId::random());
+    let fixture = Fixture::new(&[]);
+    let watch = in_sandbox(&[]).sandbox.watch(vec![fixture.root()]).await.unwrap();
+    let look = PendingLook::begin(Some(watch), Some(Arc::clone(&files)), "make all").await.unwrap();
+    let under_way = files.plan_path().with_file_name("under-way");
+    assert_eq!(fs::read_dir(&under_way).unwrap().count(), 1);
+    drop(look);
+    assert_eq!(files.interrupted_commands(), None);
+    while fs::read_dir(&under_way).unwrap().count() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
