@@ -42,8 +42,10 @@ impl LitellmConfig {
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM runs in another directory, so the path must be absolute.
             let path = path.canonicalize().map_err(fault)?;
-            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
-            return Ok(Self { path, yaml, left_out, model_hints });
+            let origins = models::origins(&yaml);
+            let offered = origins.keys().cloned().collect();
+            let model_hints = ModelHints { offered, origins, ..ModelHints::default() };
+            return Ok(Self { path, yaml, left_out: Vec::new(), model_hints });
         }
         let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
         let chosen = models::choose(SHIPPED, is_set);
@@ -51,6 +53,13 @@ impl LitellmConfig {
         let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
         Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
     }
+}
+
+/// The models that our own configuration would offer with these variables, and those that it would
+/// leave out.
+pub(in crate::commands) fn shipped_hints(variables: &Variables) -> ModelHints {
+    let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
+    models::choose(SHIPPED, is_set).model_hints()
 }
 
 fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {
