@@ -425,6 +425,7 @@ fn check_tells_what_was_set_and_whether_upstream_answers() {
         "web pages that may call this server: none: cors.allow_origins names none",
         "server: none runs on this state directory",
         &format!("upstream: {url} answers"),
+        "models: scripted, other",
     ];
     for line in expected {
         assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
@@ -461,6 +462,7 @@ fn check_finds_the_server_that_runs_and_asks_it_of_its_upstream() {
     for line in [
         format!("server: http://{address}/v1 runs here, process {pid}, started by serve"),
         format!("upstream: {} answers the running server (version {version})", upstream.url()),
+        "models: scripted, other".to_owned(),
     ] {
         assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
     }

@@ -209,7 +209,11 @@ mod tests {
         assert_eq!(attempts.model().reasoning_filler(), Some(" "));
 
         let proven: Vec<_> = attempts.proven().into_iter().map(|lesson| lesson.learnt).collect();
-        assert_eq!(proven, [MissesReasoningText], "nothing without evidence, nor what did not help");
+        assert_eq!(
+            proven,
+            [MissesReasoningText],
+            "nothing without evidence, nor what did not help"
+        );
         assert_eq!(attempts.proven(), []);
     }
 

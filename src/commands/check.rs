@@ -69,11 +69,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
 }
 
 /// Asks upstream: directly if it was configured, else through the server that runs here.
-async fn probe(
-    loaded: &Loaded,
-    services: &Services,
-    variables: &Variables,
-) -> Result<(), Failure> {
+async fn probe(loaded: &Loaded, services: &Services, variables: &Variables) -> Result<(), Failure> {
     let Loaded { config, secrets, layers, .. } = loaded;
     let found = running_server::find(&config.server.state_dir);
     print(&match &found {

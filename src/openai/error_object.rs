@@ -52,7 +52,9 @@ impl<'de> Deserialize<'de> for ErrorObject {
 fn with_raw(message: String, metadata: Option<&Value>) -> String {
     const SAYS_NOTHING: &str = "Provider returned error";
     match metadata.and_then(|metadata| metadata["raw"].as_str()) {
-        Some(raw) if message == SAYS_NOTHING && !raw.is_empty() => format!("{message}: {raw}"),
+        Some(raw) if message.ends_with(SAYS_NOTHING) && !raw.is_empty() => {
+            format!("{message}: {raw}")
+        }
         _ => message,
     }
 }
@@ -124,10 +126,14 @@ mod tests {
     #[test]
     fn a_gateway_that_says_nothing_quotes_the_provider() {
         let of = |metadata: &str| {
-            let error = format!(r#"{{"message": "Provider returned error", "metadata": {metadata}}}"#);
+            let error =
+                format!(r#"{{"message": "Provider returned error", "metadata": {metadata}}}"#);
             ErrorObject::from_body(&format!(r#"{{"error": {error}}}"#)).message
         };
-        assert_eq!(of(r#"{"raw": "prompt is too long"}"#), "Provider returned error: prompt is too long");
+        assert_eq!(
+            of(r#"{"raw": "prompt is too long"}"#),
+            "Provider returned error: prompt is too long"
+        );
         for nothing in ["null", "{}", r#"{"raw": ""}"#, r#"{"raw": {}}"#] {
             assert_eq!(of(nothing), "Provider returned error");
         }

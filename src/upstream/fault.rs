@@ -124,10 +124,12 @@ impl Fault {
         let Some(error) = self.error() else { return Complaints::default() };
         match self.meaning() {
             Meaning::Rejected | Meaning::UnknownModel | Meaning::Unoffered => {
-                Complaints::of(&error.message)
+                Complaints::of(&sentence::words(&error.message))
             }
             // Some servers, and LiteLLM for some providers, refuse with 500.
-            Meaning::Failed if self.is_500() => Complaints::of_failure(&error.message),
+            Meaning::Failed if self.is_500() => {
+                Complaints::of_failure(&sentence::words(&error.message))
+            }
             _ => Complaints::default(),
         }
     }
@@ -155,10 +157,14 @@ impl Fault {
         }
     }
 
-    /// Whether this can be LiteLLM's face of an answer without text and calls that was not
-    /// streamed.
+    /// Whether this is LiteLLM's face of an answer without a message that was not streamed.
+    pub(crate) fn is_an_empty_answer(&self) -> bool {
+        self.error().is_some_and(meaning::is_an_empty_answer)
+    }
+
+    /// Whether this can be one, where an empty answer came before.
     pub(crate) fn may_be_an_empty_answer(&self) -> bool {
-        self.meaning() == Meaning::Failed && self.is_500()
+        self.is_an_empty_answer() || self.meaning() == Meaning::Failed && self.is_500()
     }
 
     /// The provider's own sentence, redacted; `None` if it has none.
@@ -304,8 +310,7 @@ const FAILED: &str = "upstream failed to answer: its log says why";
 /// has none.
 fn redacted_message_or(error: &ErrorObject, instead: &str) -> String {
     let is_page = sentence::is_page(&error.message);
-    let text =
-        if is_page { String::new() } else { redact(sentence::innermost(&error.message)) };
+    let text = if is_page { String::new() } else { redact(sentence::innermost(&error.message)) };
     if text.is_empty() { instead.to_owned() } else { text }
 }
 

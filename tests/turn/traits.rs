@@ -4,13 +4,14 @@ use serde_json::{Value, json};
 
 use super::{answers, assistant_in};
 use crate::settings::client_keys::{add, client};
-use crate::support::chunks::{call, done, end, error_frame, event, finish, reasoning, says, status};
+use crate::support::chunks::{
+    call, done, end, error_frame, event, finish, reasoning, says, status,
+};
 use crate::support::client::{Client, ask, ask_streamed, with};
 use crate::support::server::Server;
 use crate::support::upstream::{Step, Upstream};
 
-const MISSING: &str =
-    "thinking is enabled but reasoning_content is missing in assistant tool call message at index 4";
+const MISSING: &str = "thinking is enabled but reasoning_content is missing in assistant tool call message at index 4";
 
 fn refusal(code: u16, message: &str) -> Vec<Step> {
     let error = json!({ "message": message, "type": "invalid_request_error", "code": code });
@@ -280,6 +281,13 @@ async fn an_answer_that_stays_empty_costs_two_requests_also_where_the_second_is_
     assert_eq!(refused.refusal(), (502, "empty_response".to_owned()));
     assert_eq!(upstream.requests().len(), 2);
 
+    // The same where nothing is streamed.
+    let text = "litellm.InternalServerError: Expecting value: line 1 column 1 (char 0)";
+    upstream.round(refusal(500, text));
+    upstream.round(refusal(500, text));
+    let alone = with(ask("Hi"), json!({ "tool_choice": "none" }));
+    assert_eq!(server.client().chat(&alone).await.refusal(), (502, "empty_response".to_owned()));
+
     // Any other failure of the second request is one.
     upstream.round(vec![finish("stop"), done()]);
     upstream.round(refusal(503, "busy"));
@@ -331,7 +339,8 @@ async fn w25_a_short_request_that_is_refused_without_a_reason_is_refused() {
 async fn a_lesson_from_an_error_frame_counts_as_one_from_a_status() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
-    let frame = json!({ "error": { "message": "'reasoning_content' is unsupported", "code": "400" } });
+    let frame =
+        json!({ "error": { "message": "'reasoning_content' is unsupported", "code": "400" } });
     upstream.round(thinks_and_reads("c1"));
     upstream.round(vec![event(&frame)]);
     upstream.round(says("Done."));

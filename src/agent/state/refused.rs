@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{TurnEffect, TurnState};
+use crate::agent::settings::Delivery;
 use crate::upstream::{Fault, UpstreamTrait};
 
 /// What a fault says of the request.
@@ -26,6 +27,9 @@ impl TurnState {
         }
         if self.attempts.was_empty() && fault.may_be_an_empty_answer() {
             return self.still_empty(effects);
+        }
+        if self.attempts.delivery() == Delivery::Whole && fault.is_an_empty_answer() {
+            return self.empty(effects);
         }
         if fault.exceeds_context() {
             return self.exceeded(fault, effects);

@@ -58,14 +58,23 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
 pub(super) fn origins(yaml: &str) -> BTreeMap<String, ModelOrigin> {
     let mut origins = BTreeMap::new();
     let mut items: Vec<Vec<&str>> = Vec::new();
-    let mut indentation = None;
+    // How deep the list's items stand, and whether the lines still belong to the last of them.
+    let mut depth_of_items = None;
+    let mut is_in_item = false;
     for line in yaml.lines() {
         let content = line.trim_start();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
         let depth = line.len() - content.len();
-        if content.starts_with("- ") && indentation.is_none_or(|known| depth <= known) {
-            indentation = Some(depth);
-            items.push(vec![&content[2..]]);
-        } else if let Some(item) = items.last_mut() {
+        let is_outside = depth_of_items.is_none_or(|known| depth <= known);
+        if let Some(first) = content.strip_prefix("- ").filter(|_| is_outside) {
+            depth_of_items = Some(depth);
+            items.push(vec![first]);
+            is_in_item = true;
+        } else if is_outside {
+            is_in_item = false;
+        } else if let Some(item) = items.last_mut().filter(|_| is_in_item) {
             item.push(content);
         }
     }

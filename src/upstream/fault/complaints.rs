@@ -65,11 +65,19 @@ const OF_ONE_CONVERSATION: [&str; 4] = ["signature", "cannot be modified", "encr
 const TOOLS: &str = r"(?:\btools(?:[^.\[\w]|$)|\btool[ _-](?:use|calls?|calling|choice)\b|\bfunctions?[ _-]?call(?:s|ing)?\b|\bfunctions\b|工具|函数)";
 
 /// Words with which a model or a server does without something.
-const WITHOUT: &str = r"(?:\bnot? (?:currently |yet |been )?(?:support|enable|available|allowed|permitted|implemented|possible|have|accept)|n['’]t (?:currently |yet )?(?:support|allow|have|accept)|\bunsupported|no endpoints found|cannot be used|can['’]?t be used|extra inputs|unrecogni[sz]ed|unknown (?:parameter|field|name|argument)|unexpected (?:keyword|field|parameter|argument)|requires? --|is disabled|lacks? support|without support|不支持)";
+const WITHOUT: &str = r"(?:\bnot? (?:currently |yet |been )?(?:support|enable|available|allowed|permitted|implemented|possible|have|accept)|n['’]t (?:currently |yet )?(?:support|allow|have|accept)|\bunsupported|\bno (?:\w+ ){1,4}supports?\b|cannot be used|can['’]?t be used|extra inputs|unrecogni[sz]ed|unknown (?:parameter|field|name|argument)|unexpected (?:keyword|field|parameter|argument)|requires? --|is disabled|lacks? support|without support|不支持)";
 
 static NO_TOOLS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("{TOOLS}.{{0,100}}{WITHOUT}|{WITHOUT}.{{0,100}}{TOOLS}"))
         .expect("a regular expression")
+});
+
+/// The definition of one tool, be it by its place or by its schema.
+static ONE_TOOL: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"\btools?[.\[]\d+|invalid (?:json )?schema for (?:function|tool)|tool (?:input )?schema|input_schema|function_declarations?|unsupported_keyword|tool_count_limit|too many (?:tools|functions)|function\.parameters",
+    )
+    .expect("a regular expression")
 });
 
 static NAMES_TOOLS: LazyLock<Regex> =
@@ -123,7 +131,12 @@ impl Complaints {
                 traits.push(UpstreamTrait::RefusesTools);
             }
         }
-        Self { traits, is_general: !has(&OF_ONE_CONVERSATION) }
+        let is_general = !has(&OF_ONE_CONVERSATION);
+        // Others may have other tools.
+        if traits.is_empty() && ONE_TOOL.is_match(&text) {
+            return Self { traits: vec![UpstreamTrait::RefusesTools], is_general: false };
+        }
+        Self { traits, is_general }
     }
 
     /// Those of a failure. Only what nobody says of a failure counts.
@@ -189,6 +202,7 @@ mod tests {
             "The `reasoning_content` in the thinking mode must be passed back to the API.",
             "Missing `reasoning_content` field in the assistant message at message index 1.",
             "reasoning_content is required for assistant messages with tool_calls",
+            "messages[51]: assistant message with tool_calls must include reasoning_content",
             "messages[3]: reasoning_content must not be empty",
         ] {
             check(text, &[MissesReasoning, MissesReasoningText]);
@@ -215,13 +229,31 @@ mod tests {
             check(text, &[RefusesTools]);
         }
         for text in [
-            "tools.3.custom.input_schema: JSON schema is invalid",
-            "tools[0].function.parameters: oneOf is not supported",
+            "No connected provider supports tool calling for this model.",
+            "model features function calling not support",
+        ] {
+            check(text, &[RefusesTools]);
+        }
+        for text in [
             "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
             "Unexpected role 'user' after role 'tool'",
             "temperature is not supported",
         ] {
             check(text, &[]);
+        }
+    }
+
+    #[test]
+    fn a_definition_that_is_refused_costs_one_turn_its_tools() {
+        for text in [
+            "tools.3.custom.input_schema: JSON schema is invalid",
+            "tools[0].function.parameters: oneOf is not supported",
+            "Invalid schema for function 'mcp__a__b': array schema missing items",
+            "GenerateContentRequest.tools[0].function_declarations[0].parameters: must be specified",
+            "unsupported_keyword",
+        ] {
+            let expected = Complaints { traits: vec![RefusesTools], is_general: false };
+            assert_eq!(Complaints::of(text), expected, "{text}");
         }
     }
 
@@ -248,6 +280,10 @@ mod tests {
             &[RefusesEagerInput],
         );
         check("stream_options: Extra inputs are not permitted", &[RefusesStreamOptions]);
+        check(
+            "[{'type': 'extra_forbidden', 'loc': ['body', 'stream_options', 'include_usage']}]",
+            &[RefusesStreamOptions],
+        );
     }
 
     #[test]

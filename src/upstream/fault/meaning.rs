@@ -87,6 +87,9 @@ const BAD_SAMPLE_TEXTS: [&str; 15] = [
     "failed to generate json",
 ];
 
+/// Words for a call of the history that LiteLLM cannot translate: no answer of the model is at fault.
+const HISTORY_TEXTS: [&str; 2] = ["tool invoke)", "in the conversation history"];
+
 impl Meaning {
     pub(super) fn from_status(refusal: &Refusal) -> Self {
         let is_bare = refusal.error.kind.is_none() && refusal.error.code.is_none();
@@ -112,7 +115,7 @@ impl Meaning {
                 Self::ContextLength
             }
             429 => Self::RateLimited,
-            400 | 422 | 500 if says(&BAD_SAMPLE_TEXTS) => Self::BadSample,
+            400 | 422 | 500 if says(&BAD_SAMPLE_TEXTS) && !says(&HISTORY_TEXTS) => Self::BadSample,
             400 | 404 | 413 | 422 | 500 if exceeds() => Self::ContextLength,
             400 | 404 | 422 | 500 if says(&WRONG_KIND_TEXTS) => Self::WrongKind,
             400 | 500 if says(&KEY_TEXTS) => Self::Auth,
@@ -133,6 +136,20 @@ impl Meaning {
 pub(super) fn is_unknown_to_litellm(error: &ErrorObject) -> bool {
     let text = error.message.to_lowercase();
     LITELLM_UNKNOWN_TEXTS.iter().any(|word| text.contains(word))
+}
+
+/// LiteLLM's words where a provider's whole answer has no message, with status 400 or 500.
+const EMPTY_ANSWER_TEXTS: [&str; 4] = [
+    "invalid response object",
+    "expecting value: line 1 column 1 (char 0)",
+    "provider returned 'choices' that is not a list",
+    "list index out of range",
+];
+
+/// Whether LiteLLM could not read a provider's whole answer because there was none.
+pub(super) fn is_an_empty_answer(error: &ErrorObject) -> bool {
+    let text = error.message.to_lowercase();
+    EMPTY_ANSWER_TEXTS.iter().any(|word| text.contains(word))
 }
 
 /// The status that an error frame names. Its code is a text, and may be `"None"`.

@@ -56,7 +56,7 @@ static OVERFLOW: LazyLock<RegexSet> = LazyLock::new(|| {
 static OTHER: LazyLock<RegexSet> = LazyLock::new(|| {
     RegexSet::new([
         r"string_above_max_length|string too long",
-        r"max_(?:completion_|output_|new_)?tokens`?:? (?:is too large|\d+ >|must be|should be|cannot|exceeds)",
+        r"max_(?:completion_|output_)?tokens`?:? (?:is too large|\d+ >|must be|should be|cannot|exceeds)",
         r"maximum (?:allowed )?number of output tokens",
         r"rate[ _-]?limit|too many requests|tokens per (?:minute|day|hour)|per min\b|quota",
         r"(?:image|file|audio|video|document|pdf)[^.]{0,40}(?:exceed|too large|too long)",

@@ -21,7 +21,62 @@ const SUFFIXES: [&str; 4] =
     ["\nmodel=", "\n\nLiteLLM: ", " Received Model Group=", "No fallback model group found"];
 
 /// Words of texts that give no reason.
-const EMPTY_WORDS: [&str; 54] = ["a", "an", "and", "argument", "arguments", "bad", "been", "body", "by", "client", "code", "contains", "empty", "entity", "error", "errors", "exception", "failed", "failure", "from", "has", "http", "in", "internal", "invalid", "is", "large", "model", "no", "none", "null", "of", "or", "param", "parameter", "payload", "process", "processing", "provider", "rejected", "request", "response", "returned", "server", "status", "the", "to", "too", "unable", "unknown", "upstream", "was", "with", "your"];
+const EMPTY_WORDS: [&str; 54] = [
+    "a",
+    "an",
+    "and",
+    "argument",
+    "arguments",
+    "bad",
+    "been",
+    "body",
+    "by",
+    "client",
+    "code",
+    "contains",
+    "empty",
+    "entity",
+    "error",
+    "errors",
+    "exception",
+    "failed",
+    "failure",
+    "from",
+    "has",
+    "http",
+    "in",
+    "internal",
+    "invalid",
+    "is",
+    "large",
+    "model",
+    "no",
+    "none",
+    "null",
+    "of",
+    "or",
+    "param",
+    "parameter",
+    "payload",
+    "process",
+    "processing",
+    "provider",
+    "rejected",
+    "request",
+    "response",
+    "returned",
+    "server",
+    "status",
+    "the",
+    "to",
+    "too",
+    "unable",
+    "unknown",
+    "upstream",
+    "was",
+    "with",
+    "your",
+];
 
 /// The provider's sentence, redacted; `None` if there is none.
 pub(super) fn of(error: &ErrorObject) -> Option<String> {
@@ -53,7 +108,7 @@ pub(super) fn is_page(message: &str) -> bool {
 }
 
 /// The provider's words, without what LiteLLM puts around them.
-fn words(message: &str) -> String {
+pub(super) fn words(message: &str) -> String {
     let mut text = message;
     for suffix in SUFFIXES {
         text = text.split(suffix).next().unwrap_or_default();

@@ -262,7 +262,39 @@ fn w46_a_call_that_the_provider_could_not_read_is_a_bad_sample() {
     let code = Some("tool_use_failed".to_owned());
     let frame = Fault::Frame(ErrorObject { message: "Failed".into(), kind: None, code });
     assert!(frame.is_bad_sample());
-    assert!(!status(400, &message("temperature must be below 2")).is_bad_sample());
+    for text in [
+        "temperature must be below 2",
+        "Failed to parse tool call arguments for tool 'x' (Anthropic tool invoke). Error: y",
+    ] {
+        assert!(!status(400, &message(text)).is_bad_sample(), "{text}");
+    }
+}
+
+#[test]
+fn a_model_group_of_litellms_is_no_part_of_the_request() {
+    let text = "litellm.BadRequestError: OpenAIException - temperature is not supported\n\n\
+                LiteLLM: model group 'reasoning' failed with the error above.";
+    assert_eq!(status(400, &message(text)).complaints().traits, []);
+}
+
+#[test]
+fn litellm_has_words_of_its_own_for_a_whole_answer_without_a_message() {
+    for (code, text) in [
+        (
+            400,
+            "Invalid request format: litellm.InternalServerError: Invalid response object Traceback",
+        ),
+        (500, "OpenAIException - Expecting value: line 1 column 1 (char 0)"),
+        (
+            500,
+            "litellm.APIError: LiteLLM: provider returned 'choices' that is not a list (NoneType).",
+        ),
+    ] {
+        assert!(status(code, &message(text)).is_an_empty_answer(), "{text}");
+    }
+    let other = status(500, &message("CUDA out of memory"));
+    assert!(!other.is_an_empty_answer() && other.may_be_an_empty_answer());
+    assert!(!status(503, &message("busy")).may_be_an_empty_answer());
 }
 
 #[test]

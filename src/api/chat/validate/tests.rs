@@ -420,7 +420,8 @@ fn v17_a_chosen_tool_exists() {
     assert!(matches!(&chosen.tool_choice, ToolChoice::Named { name, .. } if name == "a"));
     assert!(matches!(accept(json!({ "tool_choice": "none" })).tool_choice, ToolChoice::None));
     for word in ["auto", "none", "required"] {
-        let of = |choice: Value| format!("{:?}", accept(json!({ "tool_choice": choice })).tool_choice);
+        let of =
+            |choice: Value| format!("{:?}", accept(json!({ "tool_choice": choice })).tool_choice);
         assert_eq!(of(json!({ "type": word })), of(json!(word)), "w32");
     }
     for flat in ["function", "tool"] {

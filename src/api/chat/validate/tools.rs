@@ -184,7 +184,8 @@ fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice
         _ => {}
     }
     if let Some(name) = flatly_named(&object, &kind) {
-        let object = json::raw(json!({ "type": "function", "function": { "name": name } }).to_string());
+        let object =
+            json::raw(json!({ "type": "function", "function": { "name": name } }).to_string());
         named(&required_object(&object, "tool_choice")?, "tool_choice", is_there)?;
         return Ok(ToolChoice::Named { name, object }.into());
     }
