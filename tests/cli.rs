@@ -442,6 +442,17 @@ fn check_fails_when_upstream_does_not_answer() {
     assert_eq!(ended.stderr.lines().count(), 1);
 }
 
+#[test]
+fn check_says_which_models_up_would_have_where_nothing_runs() {
+    let home = Home::new();
+    let ended = home.end(home.command(&["check"]).env("OPENAI_API_KEY", "sk-of-a-test"));
+    let shown = |start: &str| ended.stdout.lines().find(|line| line.starts_with(start));
+    let offered = shown("with `toolhand up`: models: ").unwrap_or_default();
+    assert!(offered.contains("demo, gpt-5.6"), "{}", ended.stdout);
+    assert!(shown("left out: ").is_some_and(|line| line.contains("sonnet")), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("sk-of-a-test"));
+}
+
 /// A server without keys of the environment, for an upstream that `check` is not told of.
 fn keyed_server(home: &Home, upstream: &str) -> Running {
     home.serve(home.command(&[]).env("TOOLHAND_UPSTREAM", upstream))

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Fault;
 use crate::errors::{ApiError, ErrorCode};
+use crate::secret::Secret;
 use crate::text;
 
 /// The similarity from which a name is suggested; 1 means equal.
@@ -35,6 +36,8 @@ pub(crate) struct ModelOrigin {
     pub(crate) model: String,
     /// The environment variables that its provider is asked with: its key, its address.
     pub(crate) variables: Vec<String>,
+    /// The values of those. A provider may repeat one in its error.
+    pub(crate) keys: Vec<Secret>,
 }
 
 impl ModelHints {
@@ -109,6 +112,7 @@ impl ModelOrigin {
             _ => return error,
         };
         let name = text::shortened(model, MAX_NAME);
+        let sentence = self.without_keys(sentence);
         let variables = self.variables.join(" and ");
         let place = match (error.code, variables.is_empty()) {
             (_, true) => String::new(),
@@ -119,6 +123,15 @@ impl ModelOrigin {
         };
         let message = format!("{name:?} ({}): {what}: {sentence}{place}", self.model);
         ApiError { message, ..error }
+    }
+}
+
+impl ModelOrigin {
+    fn without_keys(&self, sentence: &str) -> String {
+        /// A shorter value is no key, and may be a part of any word.
+        const MIN_KEY: usize = 8;
+        let keys = self.keys.iter().map(Secret::expose).filter(|key| key.len() >= MIN_KEY);
+        keys.fold(sentence.to_owned(), |sentence, key| sentence.replace(key, "[…]"))
     }
 }
 
@@ -186,6 +199,7 @@ mod tests {
         let origin = |model: &str, variable: &str| ModelOrigin {
             model: model.to_owned(),
             variables: vec![variable.to_owned()],
+            keys: vec![Secret::new("0a1b2c3d4e5f")],
         };
         let hints = ModelHints {
             offered: vec!["sonnet".to_owned()],
@@ -225,6 +239,13 @@ mod tests {
             "litellm.InternalServerError: AnthropicError - Overloaded",
             "\"sonnet\" (anthropic/claude-5): the provider failed: Overloaded (it is asked with \
              ANTHROPIC_API_KEY)",
+        );
+        explained(
+            "sonnet",
+            401,
+            "no such key: 0a1b2c3d4e5f",
+            "\"sonnet\" (anthropic/claude-5): the provider refuses the key: no such key: […]; check \
+             ANTHROPIC_API_KEY and start toolhand again",
         );
         explained(
             "ollama/llama",

@@ -87,7 +87,8 @@ pub(super) fn origins(yaml: &str) -> BTreeMap<String, ModelOrigin> {
         read.dedup();
         let variables = read.into_iter().map(str::to_owned).collect();
         let model = value("model").unwrap_or(name).to_owned();
-        origins.entry(name.to_owned()).or_insert(ModelOrigin { model, variables });
+        let origin = ModelOrigin { model, variables, keys: Vec::new() };
+        origins.entry(name.to_owned()).or_insert(origin);
     }
     origins
 }
@@ -203,6 +204,7 @@ litellm_settings:
         let origin = |model: &str, variables: &[&str]| ModelOrigin {
             model: model.to_owned(),
             variables: variables.iter().map(|name| (*name).to_owned()).collect(),
+            keys: Vec::new(),
         };
         let found = origins(yaml);
         assert_eq!(found["fast"], origin("groq/llama", &["GROQ_API_KEY"]));

@@ -19,9 +19,10 @@ static OVERFLOW: LazyLock<RegexSet> = LazyLock::new(|| {
         r"(?:more|greater|longer|larger) (?:tokens )?than (?:the |its |this )?(?:model'?s? )?(?:maximum |max )?(?:context|model length|prompt length|input length|sequence length)",
         // … exceeds the context window, the available context size, the limit of …
         r"exceed(?:s|ed|ing)? (?:the |its |this |your )?(?:model'?s? )?(?:maximum |max(?:imum)? |available |total |configured |allowed )*(?:number of |count of )?(?:context|input|prompt|sequence|model token|token)s?(?: (?:length|size|window|limit|count|tokens?|budget))?\b",
-        r"(?:context|input|prompt)(?: (?:length|window|size|tokens?))?(?: and `?max_tokens`?)? exceeds? (?:the )?(?:context |model |token )?(?:limit|maximum)",
+        r"(?:context|input|prompt)(?: (?:length|window|size|tokens?))?(?: and `?max_tokens`?)?(?: \(?\d[\d,]*(?: tokens)?\)?)? exceeds? (?:the )?(?:context |model'?s? |token )?(?:limit|max)",
         r"(?:prompt|input|context|conversation|history)(?: token count| tokens?| length)?(?: of \d[\d,]*)? exceeds (?:the |its )?(?:limit|max|maximum|model)",
         r"tokens? in (?:the )?(?:request|prompt|input) (?:is |are )?(?:more|greater|larger) than max",
+        r"\btokens,? (?:which |that |and )?exceed|exceed_context",
         r"context window exceeds limit|exceeds? (?:the )?max(?:imum)? (?:length|sequence)",
         r"token count[^.]{0,60}exceeds? the (?:maximum|limit)",
         r"input tokens? (?:exceed|is too|are too)|too many (?:input |prompt )?tokens",
@@ -47,7 +48,7 @@ static OVERFLOW: LazyLock<RegexSet> = LazyLock::new(|| {
         // LM Studio.
         r"tokens to keep from the initial prompt|context the overflows|context overflow",
         // GLM and other Chinese providers.
-        r"(?:上下文|输入|提示词?|对话|tokens?)[^。]{0,12}(?:过长|超长|超出|超过)",
+        r"(?:上下文|输入|提示词?|对话|prompt|tokens?)[^。]{0,12}(?:过长|超长|超出|超过)",
     ])
     .expect("regular expressions")
 });
@@ -127,6 +128,10 @@ mod tests {
             "Request too large for model `x` in organization `o` on tokens per minute (TPM): Limit 6000, Requested 9000",
             "max tokens of 128000 exceeded",
             "输入内容超出模型上下文长度，上下文超长",
+            "Prompt 超长",
+            "exceed_context_size_error",
+            "Prompt contains 9000 tokens, exceeds maximum of 8192",
+            "Input length 5000 exceeds maximum length 4096",
             "The conversation is too long, please start a new chat",
             "litellm.ContextWindowExceededError: x",
         ] {
