@@ -218,7 +218,7 @@ impl UpstreamTraits {
                 },
                 proofs: proof.count,
                 is_applied: proof.count >= PROOFS,
-                expires_in: LIFETIME - now.saturating_duration_since(proof.last),
+                expires_in: LIFETIME.saturating_sub(now.saturating_duration_since(proof.last)),
             })
             .collect();
         known.sort_by(|one, other| {

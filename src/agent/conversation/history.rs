@@ -244,14 +244,12 @@ impl History {
     /// The same for a message of the client's.
     fn changed_message(&self, piece: &Piece, model: &AskedModel) -> Option<Vec<u8>> {
         let message = self.client_message(piece);
-        let stripped = match model.takes_reasoning() {
-            true => None,
-            false => message::without_reasoning(message),
-        };
-        let filler = model.reasoning_filler();
+        let stripped =
+            if model.takes_reasoning() { None } else { message::without_reasoning(message) };
         let left = stripped.as_deref().unwrap_or(message);
-        let filled = filler.and_then(|filler| message::with_reasoning(left, filler));
-        let changed = filled.or(stripped)?;
+        let filler = model.reasoning_filler();
+        let completed = filler.and_then(|filler| message::with_reasoning(left, filler));
+        let changed = completed.or(stripped)?;
         Some(changed.get().as_bytes().to_vec())
     }
 
