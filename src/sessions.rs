@@ -62,7 +62,6 @@ use self::request::Progress;
 use self::running::Running;
 use crate::agent::prompt;
 use crate::agent::subagents::AgentServices;
-use crate::agent::turn::ModelRefusals;
 use crate::agent::{ModelRule, TurnSettings};
 use crate::definitions::Definitions;
 use crate::files::watcher::Watcher;
@@ -92,7 +91,6 @@ pub(crate) struct Sessions {
     pub(crate) context_limits: KnownLimits,
     pub(crate) prompt: prompt::PromptSettings,
     pub(crate) progress: Progress,
-    pub(crate) refusals: Arc<ModelRefusals>,
     pub(crate) memory_budget: MemoryBudget,
     /// What subagents are run with.
     pub(crate) agents: Arc<AgentServices>,

@@ -425,6 +425,7 @@ fn check_tells_what_was_set_and_whether_upstream_answers() {
         "web pages that may call this server: none: cors.allow_origins names none",
         "server: none runs on this state directory",
         &format!("upstream: {url} answers"),
+        "models: scripted, other",
     ];
     for line in expected {
         assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
@@ -439,6 +440,17 @@ fn check_fails_when_upstream_does_not_answer() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.starts_with("toolhand: upstream: http://127.0.0.1:9/v1: "), "{ended:?}");
     assert_eq!(ended.stderr.lines().count(), 1);
+}
+
+#[test]
+fn check_says_which_models_up_would_have_where_nothing_runs() {
+    let home = Home::new();
+    let ended = home.end(home.command(&["check"]).env("OPENAI_API_KEY", "sk-of-a-test"));
+    let shown = |start: &str| ended.stdout.lines().find(|line| line.starts_with(start));
+    let offered = shown("with `toolhand up`: models: ").unwrap_or_default();
+    assert!(offered.contains("demo, gpt-5.6"), "{}", ended.stdout);
+    assert!(shown("left out: ").is_some_and(|line| line.contains("sonnet")), "{}", ended.stdout);
+    assert!(!ended.stdout.contains("sk-of-a-test"));
 }
 
 /// A server without keys of the environment, for an upstream that `check` is not told of.
@@ -461,6 +473,7 @@ fn check_finds_the_server_that_runs_and_asks_it_of_its_upstream() {
     for line in [
         format!("server: http://{address}/v1 runs here, process {pid}, started by serve"),
         format!("upstream: {} answers the running server (version {version})", upstream.url()),
+        "models: scripted, other".to_owned(),
     ] {
         assert!(ended.stdout.lines().any(|shown| shown == line), "{line}\n{}", ended.stdout);
     }

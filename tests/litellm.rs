@@ -2,8 +2,10 @@
 
 mod context;
 mod faults;
+mod first_key;
 mod mcp;
 mod providers;
+mod traits;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

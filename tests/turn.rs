@@ -16,6 +16,7 @@ mod refusals;
 mod response_format;
 mod sent_upstream;
 mod start;
+mod traits;
 mod unstreamed;
 
 use serde_json::Value;

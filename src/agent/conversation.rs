@@ -14,15 +14,15 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::history::History;
-use self::tail::Tail;
+use self::tail::{OwnTools, Tail};
 use self::written::WrittenRound;
 pub(crate) use self::written::answer_message;
 use super::beginning::HistoryPiece;
 use super::record::RecordedRound;
 use super::settings::{AskedModel, Delivery};
 use crate::openai::Body;
-use crate::openai::request::ToolChoice;
-use crate::upstream::RequestBody;
+use crate::openai::request::{ToolChoice, expects_other_than_text};
+use crate::upstream::{RequestBody, UpstreamTrait};
 
 /// The transcript of one turn, and the request fields that are sent with it.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ pub(crate) struct Conversation {
     /// Whether the model has answered in this turn, so that it is free to choose now.
     has_answered: bool,
     tail: Tail,
-    /// `tool_choice`, sent in the first round only.
-    choice: Bytes,
+    choice: ToolChoice,
+    /// Whether the client wants something other than plain text.
+    has_format: bool,
     /// The model that the rounds are written for now; `None` before the first request.
     recipient: Option<Recipient>,
 }
@@ -71,7 +72,8 @@ pub(crate) struct Opening {
     pub(crate) fields: Body,
     /// The transcript before the turn, with the system prompt.
     pub(crate) pieces: Vec<HistoryPiece>,
-    /// The definitions of the server's tools, with commas between them.
+    /// The definitions of the server's tools, with commas between them. With the choice `none`
+    /// they are those that the request would have had, and so are the client's.
     pub(crate) server_tools: Bytes,
     /// The definitions of the client's tools.
     pub(crate) client_tools: Vec<Box<RawValue>>,
@@ -89,15 +91,23 @@ impl Conversation {
             tool_choice,
             parallel_tool_calls,
         } = opening;
-        let tail = Tail::new(server_tools, &client_tools, parallel_tool_calls);
-        let choice = if tail.has_tools() { tool_choice } else { ToolChoice::Auto };
+        let history = History::new(pieces);
+        // Some providers refuse calls in the history of a request that has no tools.
+        let offers_tools = !matches!(tool_choice, ToolChoice::None) || history.has_calls();
+        let tail = if offers_tools {
+            Tail::new(server_tools, &client_tools, parallel_tool_calls)
+        } else {
+            Tail::new(Bytes::new(), &[], None)
+        };
+        let has_format = expects_other_than_text(&fields);
         Self {
             fields,
-            history: History::new(pieces),
+            history,
             rounds: Vec::new(),
             has_answered: false,
             tail,
-            choice: write_choice(&choice).into(),
+            choice: tool_choice,
+            has_format,
             recipient: None,
         }
     }
@@ -125,16 +135,50 @@ impl Conversation {
     }
 
     /// Whether the last request carried reasoning.
-    pub(crate) fn sends_reasoning(&mut self) -> bool {
+    pub(crate) fn sends_reasoning(&self) -> bool {
         let Some(Recipient { model, .. }) = &self.recipient else { return false };
-        model.takes_reasoning
-            && (self.history.has_reasoning_for(model)
-                || self.rounds.iter().any(WrittenRound::has_reasoning))
+        model.reasoning_filler().is_some()
+            || model.takes_reasoning()
+                && (self.history.has_reasoning_for(model)
+                    || self.rounds.iter().any(WrittenRound::has_reasoning))
     }
 
-    /// Whether the last request offered tools with `eager_input_streaming`.
-    pub(crate) fn sends_eager_input(&self) -> bool {
-        self.tail.has_eager_input()
+    /// Whether the next request would differ from the last one if the model had this trait.
+    pub(crate) fn would_heed(&self, learnt: UpstreamTrait, delivery: Delivery) -> bool {
+        let may_leave_out_tools = self.tail.sends_own_tools() && !self.demands_a_call();
+        match learnt {
+            UpstreamTrait::RefusesReasoning => self.sends_reasoning(),
+            UpstreamTrait::MissesReasoning | UpstreamTrait::MissesReasoningText => {
+                !self.rounds.is_empty() || self.history.has_assistant()
+            }
+            UpstreamTrait::RefusesEagerInput => self.tail.has_eager_input(),
+            UpstreamTrait::RefusesStreamOptions => delivery == Delivery::Streamed,
+            UpstreamTrait::RefusesTools => may_leave_out_tools,
+            UpstreamTrait::RefusesToolsBesideFormat => {
+                may_leave_out_tools && self.has_format && !self.tail.has_client_tools()
+            }
+        }
+    }
+
+    /// Whether the client wants a call in the next answer.
+    fn demands_a_call(&self) -> bool {
+        let is_demanding = matches!(self.choice, ToolChoice::Required | ToolChoice::Named { .. });
+        is_demanding && !self.has_answered
+    }
+
+    /// How the server's own tools are offered to this model.
+    fn own_tools_for(&self, model: &AskedModel) -> OwnTools {
+        let learnt = model.learnt;
+        let is_beside_format = self.has_format && !self.tail.has_client_tools();
+        let refuses = learnt.has(UpstreamTrait::RefusesTools)
+            || is_beside_format && learnt.has(UpstreamTrait::RefusesToolsBesideFormat);
+        if refuses && !self.demands_a_call() {
+            OwnTools::LeftOut
+        } else if learnt.has(UpstreamTrait::RefusesEagerInput) {
+            OwnTools::Plain
+        } else {
+            OwnTools::Eager
+        }
     }
 
     /// The body of the next request, for `model`.
@@ -146,17 +190,15 @@ impl Conversation {
         for round in &self.rounds {
             body.push(round.bytes());
         }
-        for piece in self.tail.for_model(model.takes_eager_input) {
+        for piece in self.tail.with_own_tools(self.own_tools_for(model)) {
             body.push(piece);
         }
         // A required call is made in the first round. After that the model is free to answer.
-        if !self.has_answered {
-            body.push(self.choice.clone());
+        let is_free = self.has_answered && !matches!(self.choice, ToolChoice::None);
+        if self.tail.sends_tools() && !is_free {
+            body.push(write_choice(&self.choice).into());
         }
-        body.push(Bytes::from_static(match delivery {
-            Delivery::Streamed => br#","stream":true,"stream_options":{"include_usage":true}}"#,
-            Delivery::Whole => br#","stream":false}"#,
-        }));
+        body.push(request_end(model, delivery));
         body
     }
 
@@ -171,7 +213,7 @@ impl Conversation {
     pub(crate) fn size(&self) -> usize {
         let head = self.recipient.as_ref().map_or(0, |recipient| recipient.head.len());
         let rounds: usize = self.rounds.iter().map(WrittenRound::size).sum();
-        head + self.history.size() + rounds + self.tail.size() + self.choice.len()
+        head + self.history.size() + rounds + self.tail.size()
     }
 
     /// Adapts the rounds that `model` has not been sent yet, or all of them for another model.
@@ -212,13 +254,25 @@ fn write_head(fields: &Body, model: &str) -> Vec<u8> {
     head
 }
 
-/// Writes the `tool_choice` member. Empty for `auto`, which is the default, and for `none`,
-/// since a request without tools needs none.
+/// The end of a request: how its answer is to come.
+fn request_end(model: &AskedModel, delivery: Delivery) -> Bytes {
+    let takes_options = !model.learnt.has(UpstreamTrait::RefusesStreamOptions);
+    Bytes::from_static(match delivery {
+        Delivery::Streamed if takes_options => {
+            br#","stream":true,"stream_options":{"include_usage":true}}"#
+        }
+        Delivery::Streamed => br#","stream":true}"#,
+        Delivery::Whole => br#","stream":false}"#,
+    })
+}
+
+/// Writes the `tool_choice` member. Empty for `auto`, which is the default.
 fn write_choice(choice: &ToolChoice) -> Vec<u8> {
     let choice = match choice {
         ToolChoice::Required => r#""required""#,
+        ToolChoice::None => r#""none""#,
         ToolChoice::Named { object, .. } => object.get(),
-        ToolChoice::Auto | ToolChoice::None => return Vec::new(),
+        ToolChoice::Auto => return Vec::new(),
     };
     format!(r#","tool_choice":{choice}"#).into_bytes()
 }

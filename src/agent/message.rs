@@ -6,7 +6,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, Part};
-use crate::json;
+use crate::json::{self, Object};
 
 /// What the deltas of one round have brought, but for the tool calls.
 #[derive(Clone, Debug, Default)]
@@ -159,6 +159,57 @@ pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
     let all = members.len();
     members.retain(|name, _| !is_reasoning(name));
     (members.len() < all).then(|| to_raw_value(&members).ok())?
+}
+
+/// The member that reasoning models want back, be it empty.
+const REASONING_CONTENT: &str = "reasoning_content";
+
+/// Writes `filler` where a message of the assistant's has no reasoning, or an empty one; `None`
+/// takes an empty one out.
+pub(crate) fn fill_reasoning(message: &mut Value, filler: Option<&str>) {
+    let Some(members) = message.as_object_mut() else { return };
+    if !members.get(REASONING_CONTENT).is_none_or(is_blank) {
+        return;
+    }
+    match filler {
+        Some(filler) => members.insert(REASONING_CONTENT.to_owned(), filler.into()),
+        None => members.shift_remove(REASONING_CONTENT),
+    };
+}
+
+/// The client's message with `filler` as its reasoning; `None` when it has one, or is none of the
+/// assistant's.
+pub(crate) fn with_reasoning(message: &RawValue, filler: &str) -> Option<Box<RawValue>> {
+    if !is_assistants(message) {
+        return None;
+    }
+    let mut members: IndexMap<String, Box<RawValue>> = serde_json::from_str(message.get()).ok()?;
+    let known = members.get(REASONING_CONTENT).map(|known| serde_json::from_str(known.get()));
+    if known.is_some_and(|known| known.is_ok_and(|known| !is_blank(&known))) {
+        return None;
+    }
+    members.insert(REASONING_CONTENT.to_owned(), to_raw_value(filler).ok()?);
+    to_raw_value(&members).ok()
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        _ => false,
+    }
+}
+
+/// Whether the client's message is one of the assistant's.
+pub(crate) fn is_assistants(message: &RawValue) -> bool {
+    let role = Object::from_raw(message).and_then(|message| message.string("role"));
+    role.is_some_and(|role| role == "assistant")
+}
+
+/// Whether the client's message holds calls.
+pub(crate) fn has_calls(message: &RawValue) -> bool {
+    let calls = Object::from_raw(message).and_then(|message| message.get("tool_calls"));
+    calls.and_then(|calls| json::items(calls, 1)).is_some_and(|calls| !calls.is_empty())
 }
 
 /// Joins a later delta's member with what earlier deltas brought. The entries of a list are
@@ -382,6 +433,30 @@ mod tests {
             Some(r#"{"role":"assistant","content":1.10}"#.to_owned())
         );
         assert_eq!(without(r#"{"role":"user","content":"what is \"reasoning\"?"}"#), None);
+    }
+
+    #[test]
+    fn w12_reasoning_that_is_missing_is_filled_in() {
+        let filled = |text: &str, filler: &str| {
+            let message = RawValue::from_string(text.to_owned()).unwrap();
+            with_reasoning(&message, filler).map(|message| message.get().to_owned())
+        };
+
+        let said = r#"{"role":"assistant","content":1.10}"#;
+        let with_empty = r#"{"role":"assistant","content":1.10,"reasoning_content":""}"#;
+        assert_eq!(filled(said, "").as_deref(), Some(with_empty));
+        assert_eq!(filled(with_empty, " ").as_deref(), Some(&*with_empty.replace("\"\"", "\" \"")));
+        assert_eq!(filled(r#"{"role":"assistant","reasoning_content":"so"}"#, ""), None);
+        assert_eq!(filled(r#"{"role":"user","content":"a"}"#, ""), None);
+
+        let mut value = json!({"role": "assistant", "content": "a", "reasoning_content": null});
+        fill_reasoning(&mut value, Some(" "));
+        assert_eq!(value["reasoning_content"], " ");
+        fill_reasoning(&mut value, None);
+        assert_eq!(value, json!({"role": "assistant", "content": "a"}));
+        let mut thought = json!({"reasoning_content": "so"});
+        fill_reasoning(&mut thought, None);
+        assert_eq!(thought["reasoning_content"], "so");
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Deserializer};
 
+use crate::upstream::{TraitSet, UpstreamTrait};
+
 /// `[turns]`. `toolhand.example.toml` has the reasons for the defaults.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -130,40 +132,35 @@ const NO_USER_BEHIND_TOOL: &str = "mistral";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AskedModel {
     pub(crate) name: String,
-    /// Whether reasoning is sent back to it: no rule drops it, and the model has not refused
-    /// it.
-    pub(crate) takes_reasoning: bool,
+    /// What the rules say of its reasoning.
+    pub(crate) reasoning: ReasoningRule,
     pub(crate) images: ImageRule,
-    /// Whether the server's tools are offered to it with [`Refused::EagerInput`].
-    pub(crate) takes_eager_input: bool,
+    /// What its errors have told, in this turn or in earlier ones.
+    pub(crate) learnt: TraitSet,
 }
 
 impl AskedModel {
-    /// Applies the rules and remembered refusals of this very model, be it requested or a
-    /// fallback.
-    pub(crate) fn new(
-        name: String,
-        rules: &[ModelRule],
-        has_refused: impl Fn(Refused, &str) -> bool,
-    ) -> Self {
-        let traits = traits_of(&[&name], rules);
-        let takes = |member| !has_refused(member, &name);
-        Self {
-            takes_reasoning: traits.reasoning == ReasoningRule::Echo && takes(Refused::Reasoning),
-            takes_eager_input: takes(Refused::EagerInput),
-            images: traits.images,
-            name,
+    /// Applies the rules to this very model, be it requested or a fallback.
+    pub(crate) fn new(name: String, rules: &[ModelRule], learnt: TraitSet) -> Self {
+        let ModelTraits { reasoning, images, .. } = traits_of(&[&name], rules);
+        Self { name, reasoning, images, learnt }
+    }
+
+    /// Whether its reasoning is sent back to it: no rule drops it, and it has not refused it.
+    pub(crate) fn takes_reasoning(&self) -> bool {
+        self.reasoning == ReasoningRule::Echo && !self.learnt.has(UpstreamTrait::RefusesReasoning)
+    }
+
+    /// The `reasoning_content` of a message that the model wrote without any.
+    pub(crate) fn reasoning_filler(&self) -> Option<&'static str> {
+        if self.learnt.has(UpstreamTrait::MissesReasoningText) {
+            Some(" ")
+        } else if self.learnt.has(UpstreamTrait::MissesReasoning) {
+            Some("")
+        } else {
+            None
         }
     }
-}
-
-/// A member of requests that a model may refuse, and then gets no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Refused {
-    /// The reasoning in earlier messages.
-    Reasoning,
-    /// `eager_input_streaming` in the definitions of the server's tools.
-    EagerInput,
 }
 
 /// The form in which upstream is asked to answer.

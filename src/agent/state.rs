@@ -7,6 +7,7 @@ mod beginnings;
 mod closing;
 mod compacting;
 mod ending;
+mod refused;
 mod signals;
 mod start;
 mod stopping;
@@ -28,7 +29,7 @@ use super::events::TurnEvent;
 use super::limits::Repeats;
 use super::record::{Entry, Ran};
 use super::round::{Ending, Round, RoundEffect, RoundRules};
-use super::settings::{Refused, StartRule, traits_of};
+use super::settings::{StartRule, traits_of};
 use super::stats::TurnStats;
 use super::unknown::Unknown;
 use crate::errors::{ApiError, ErrorCode};
@@ -320,6 +321,9 @@ impl TurnState {
             return self.try_again(&half_open(), jitter, effects);
         }
         effects.extend(unsent);
+        if !matches!(ending, Ending::Empty | Ending::Cut) {
+            self.keep_lessons(effects);
+        }
         match ending {
             // A second cut in a row ends the turn; a round without one starts the count anew.
             Ending::Calls => {
@@ -368,7 +372,14 @@ impl TurnState {
     fn empty(&mut self, effects: &mut Vec<TurnEffect>) {
         if self.attempts.may_ask_again(self.round.finish) {
             self.ask(Duration::ZERO, effects);
-        } else if self.tools_ran && self.text_was_given {
+        } else {
+            self.still_empty(effects);
+        }
+    }
+
+    /// The second answer was empty too.
+    fn still_empty(&mut self, effects: &mut Vec<TurnEffect>) {
+        if self.tools_ran && self.text_was_given {
             self.finish(FinishReason::Stop, effects);
         } else {
             let message = "the model answered with neither text nor a tool call, twice; \
@@ -385,7 +396,7 @@ impl TurnState {
         let is_second_death = has_calls && self.salvaged;
         let is_partly_forwarded = self.round.forwarded && !has_calls;
         if is_second_death || is_partly_forwarded || self.round.has_passed_on_a_call() {
-            self.fail(self.about_model(fault.api_error()), effects);
+            self.fail(self.about_model(fault, fault.api_error()), effects);
         } else if has_calls {
             self.in_round(effects, Round::salvage);
             self.await_answers();
@@ -394,32 +405,6 @@ impl TurnState {
         } else {
             self.try_again(fault, jitter, effects);
         }
-    }
-
-    /// Asks again, or asks a fallback, or fails. Nothing of this round was forwarded, and none
-    /// of its calls ran.
-    fn try_again(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
-        if let Some(refused) = self.refused_member(fault) {
-            effects.push(TurnEffect::RememberRefusal(refused, self.attempts.leave_out(refused)));
-            return self.ask(Duration::ZERO, effects);
-        }
-        if fault.exceeds_context() {
-            return self.exceeded(fault, effects);
-        }
-        match self.attempts.wait_after(fault, &self.start.upstream, jitter) {
-            Some(wait) => self.ask(wait, effects),
-            None => self.fail(self.about_model(fault.unanswered()), effects),
-        }
-    }
-
-    /// What the model refuses of the last request and can do without.
-    fn refused_member(&mut self, fault: &Fault) -> Option<Refused> {
-        let conversation = &mut self.start.conversation;
-        if fault.refuses_reasoning() && conversation.sends_reasoning() {
-            return Some(Refused::Reasoning);
-        }
-        let is_eager_input = fault.refuses_eager_input() && conversation.sends_eager_input();
-        is_eager_input.then_some(Refused::EagerInput)
     }
 
     fn next_round(&mut self, effects: &mut Vec<TurnEffect>) {
@@ -497,9 +482,14 @@ impl TurnState {
         }
     }
 
+    /// What the client is told of a fault before anything of an answer had come.
+    fn told(&self, fault: &Fault) -> ApiError {
+        self.about_model(fault, fault.unanswered())
+    }
+
     /// Names the model where the error is about it.
-    fn about_model(&self, error: ApiError) -> ApiError {
-        self.start.upstream.model_hints.explain(error, self.model())
+    fn about_model(&self, fault: &Fault, error: ApiError) -> ApiError {
+        self.start.upstream.model_hints.explain(fault, error, self.model())
     }
 
     /// The name of the model that is asked.

@@ -21,7 +21,6 @@ use self::settings::SubagentSettings;
 use super::beginning::Asking;
 use super::compaction::ContextLimits;
 use super::settings::{ModelRule, TurnSettings};
-use super::turn::ModelRefusals;
 use crate::definitions::Definitions;
 use crate::execution::pipeline::Pipeline;
 use crate::memory_budget::MemoryBudget;
@@ -35,7 +34,6 @@ use crate::upstream::{Client, TraceHeaders};
 #[derive(Debug)]
 pub(crate) struct AgentServices {
     pub(crate) upstream: Arc<Client>,
-    pub(crate) refusals: Arc<ModelRefusals>,
     pub(crate) memory_budget: MemoryBudget,
     pub(crate) model_rules: Arc<[ModelRule]>,
     pub(crate) context_limits: Arc<dyn ContextLimits>,

@@ -6,10 +6,10 @@
 mod calls;
 mod plans;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FutureExt as _};
@@ -23,7 +23,6 @@ use super::beginning::Decided;
 use super::delegation::StartsAgents;
 use super::outbox::Outbox;
 use super::record::{Entry, Recorder};
-use super::settings::Refused;
 use super::state::{Event, FinishedRound, TurnEffect, TurnStart, TurnState};
 use crate::errors::ApiError;
 use crate::execution::fitting;
@@ -32,7 +31,6 @@ use crate::execution::reminders::{self, GatheredReminder, Moment};
 use crate::execution::schedule::Position;
 use crate::hooks::HookOutcome;
 use crate::memory_budget::Reservation;
-use crate::sync;
 use crate::tools::agent_context::AgentContext;
 use crate::tools::answer::AnswerText;
 use crate::tools::session_context::SessionContext;
@@ -51,7 +49,6 @@ pub(crate) struct Turn {
     pub(crate) agent: Arc<AgentContext>,
     /// What starts its subagents. `None`: it has none.
     pub(crate) subagents: Option<Arc<dyn StartsAgents>>,
-    pub(crate) refusals: Arc<ModelRefusals>,
     /// The turn's part of the memory that all requests share.
     pub(crate) reservation: Reservation,
     /// Commits what the turn leaves behind.
@@ -63,27 +60,6 @@ pub(crate) struct Turn {
     pub(crate) decisions: UnboundedReceiver<Box<Decided>>,
     /// Cancelled when the server's grace period ends.
     pub(crate) shutdown: CancellationToken,
-}
-
-/// What models have refused, for all turns.
-#[derive(Debug, Default)]
-pub(crate) struct ModelRefusals(Mutex<HashMap<Refused, HashSet<String>>>);
-
-impl ModelRefusals {
-    /// The limit: more than the models of any gateway refuse, but bounded, since names come from
-    /// clients.
-    const MAX_REFUSALS: usize = 1024;
-
-    pub(crate) fn contains(&self, refused: Refused, model: &str) -> bool {
-        sync::lock(&self.0).get(&refused).is_some_and(|models| models.contains(model))
-    }
-
-    fn remember(&self, refused: Refused, model: String) {
-        let mut refusals = sync::lock(&self.0);
-        if refusals.values().map(HashSet::len).sum::<usize>() < Self::MAX_REFUSALS {
-            refusals.entry(refused).or_default().insert(model);
-        }
-    }
 }
 
 /// Runs the turn to its end. Its last event is its one terminal event.
@@ -136,7 +112,6 @@ fn tell_started(
 struct Driver {
     upstream: Arc<Client>,
     headers: TraceHeaders,
-    refusals: Arc<ModelRefusals>,
     pipeline: Arc<Pipeline>,
     max_parallel: usize,
     calls: Calls,
@@ -185,7 +160,7 @@ enum EffectOutcome {
 
 impl Driver {
     fn new(turn: Turn, outbox: Outbox, began: Instant) -> (Self, TurnStart) {
-        let Turn { start, upstream, headers, session, agent, refusals, reservation, .. } = turn;
+        let Turn { start, upstream, headers, session, agent, reservation, .. } = turn;
         let Turn { subagents, recorder, stop, decisions, shutdown, .. } = turn;
         let cancelled = CancellationToken::new();
         let context = CallContext::new(agent, session, cancelled.clone());
@@ -200,7 +175,6 @@ impl Driver {
             ),
             subagents,
             headers,
-            refusals,
             pipeline,
             reservation,
             max_parallel,
@@ -310,7 +284,7 @@ impl Driver {
             TurnEffect::Record(entry) => self.records.push_back(self.recorder.commit(entry)),
             TurnEffect::Commit(entry) => self.commit(entry),
             TurnEffect::Abort => self.abort(),
-            TurnEffect::RememberRefusal(refused, model) => self.refusals.remember(refused, model),
+            TurnEffect::Learn(lesson) => self.upstream.traits().learn(lesson, Instant::now()),
             TurnEffect::Stop => return EffectOutcome::Over,
         }
         EffectOutcome::Started(Vec::new())

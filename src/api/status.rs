@@ -1,5 +1,6 @@
 //! Answers `GET /toolhand/v1/status`: the version, upstream, and which features are on.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::mcp::{McpServerStatus, McpServers};
 use crate::processes;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Trial;
+use crate::upstream::{Client, KnownLesson, Lesson};
 use crate::workspace::Workspace;
 
 /// The part of the status that does not change while the server runs. `app` builds it.
@@ -98,6 +100,25 @@ struct McpServer {
 struct Upstream {
     url: String,
     reachable: bool,
+    /// The models that are left out, each with what would bring it.
+    left_out: BTreeMap<String, String>,
+    /// What the errors of models have told.
+    traits: Vec<LearntTrait>,
+}
+
+#[derive(Serialize)]
+struct LearntTrait {
+    model: String,
+    /// The part of a request that it is about.
+    member: &'static str,
+    sense: &'static str,
+    /// How many turns have met the error.
+    proofs: u32,
+    /// Whether the requests of other turns are changed.
+    applied: bool,
+    /// What the provider said.
+    evidence: String,
+    expires_in_seconds: u64,
 }
 
 #[derive(Serialize)]
@@ -108,6 +129,7 @@ struct Auth {
 pub(crate) async fn show(
     State(about): State<Arc<About>>,
     State(readiness): State<Arc<Readiness>>,
+    State(client): State<Arc<Client>>,
 ) -> impl IntoResponse {
     let sandbox = sandbox(&about).await;
     if let Some(servers) = &about.mcp {
@@ -118,7 +140,12 @@ pub(crate) async fn show(
     Json(Status {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: about.started.elapsed().as_secs(),
-        upstream: Upstream { url: about.upstream_url, reachable: readiness.is_reachable().await },
+        upstream: Upstream {
+            url: about.upstream_url,
+            reachable: readiness.is_reachable().await,
+            left_out: client.settings().model_hints.left_out.clone(),
+            traits: client.traits().known(Instant::now()).into_iter().map(learnt_trait).collect(),
+        },
         sandbox,
         auth: Auth { required: about.auth_required },
         workspace: about.workspace.display().to_string(),
@@ -127,6 +154,19 @@ pub(crate) async fn show(
         mcp: about.mcp.iter().flat_map(McpServers::states).map(mcp_server).collect(),
         language_servers,
     })
+}
+
+fn learnt_trait(known: KnownLesson) -> LearntTrait {
+    let Lesson { model, learnt, evidence } = known.lesson;
+    LearntTrait {
+        model,
+        member: learnt.member(),
+        sense: learnt.sense().word(),
+        proofs: known.proofs,
+        applied: known.is_applied,
+        evidence,
+        expires_in_seconds: known.expires_in.as_secs(),
+    }
 }
 
 fn mcp_server(server: McpServerStatus) -> McpServer {

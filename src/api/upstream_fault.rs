@@ -17,7 +17,7 @@ pub(crate) fn to_api_error_about(
 ) -> ApiError {
     let error = to_api_error(fault);
     match model {
-        Some(model) => upstream.settings().model_hints.explain(error, model),
+        Some(model) => upstream.settings().model_hints.explain(fault, error, model),
         None => error,
     }
 }

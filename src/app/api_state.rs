@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::agent::subagents::AgentServices;
-use crate::agent::turn::ModelRefusals;
 use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
 use crate::api::passthrough::Routes;
@@ -116,11 +115,9 @@ fn sessions(
     let model_rules: Arc<[_]> = config.models.clone().into();
     let info = ModelInfo::new(Arc::clone(&services.upstream));
     let context_limits = KnownLimits::new(Arc::clone(&model_rules), info);
-    let refusals = Arc::<ModelRefusals>::default();
     Sessions {
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&services.upstream),
-            refusals: Arc::clone(&refusals),
             memory_budget: services.memory_budget.clone(),
             model_rules: Arc::clone(&model_rules),
             context_limits: Arc::new(context_limits.clone()),
@@ -142,7 +139,6 @@ fn sessions(
         model_rules,
         prompt: config.prompt.clone(),
         progress: config.progress,
-        refusals,
         memory_budget: services.memory_budget.clone(),
         store: Arc::clone(store),
         running: Arc::clone(running),

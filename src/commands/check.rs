@@ -7,25 +7,30 @@ mod kept_grants;
 mod languages;
 mod mcp_files;
 mod mcp_servers;
+mod models;
 mod running;
 mod settings_files;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use toml::Table;
 
 use super::signals::{Outcome, run_to_outcome};
+use super::up::litellm_config::shipped_hints;
 use super::{Failure, print, print_result};
 use crate::api::status::Feature;
 use crate::app::running_server::NotRunning;
 use crate::app::services::Services;
 use crate::app::{api_state, client_keys, running_server, state_dir, workspaces};
+use crate::config::environment::Variables;
 use crate::config::keys::Keys;
 use crate::config::layers::{SetKey as Set, lookup};
 use crate::config::{self, Config, ConfigInput, Loaded, file};
 use crate::permissions::{Mode, SandboxMode};
 use crate::processes;
+use crate::upstream::ModelHints;
 
 /// The defaults as text. A test compares them with the program's own.
 const EXAMPLE: &str = include_str!("../../toolhand.example.toml");
@@ -56,7 +61,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&kept_grants::report(&services.kept_grants));
             print(&mcp_servers::report(services.mcp.as_ref(), keys).await);
             print(&languages::report(&loaded.config.lsp, &services).await);
-            probe(&loaded, &services).await
+            probe(&loaded, &services, &given.variables).await
         };
         let probed = stop.run_until_cancelled(probed).await;
         probed.map_or(Ok(Outcome::Interrupted), |probed| probed.map(|()| Outcome::Done))
@@ -64,7 +69,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
 }
 
 /// Asks upstream: directly if it was configured, else through the server that runs here.
-async fn probe(loaded: &Loaded, services: &Services) -> Result<(), Failure> {
+async fn probe(loaded: &Loaded, services: &Services, variables: &Variables) -> Result<(), Failure> {
     let Loaded { config, secrets, layers, .. } = loaded;
     let found = running_server::find(&config.server.state_dir);
     print(&match &found {
@@ -84,13 +89,18 @@ async fn probe(loaded: &Loaded, services: &Services) -> Result<(), Failure> {
         return Ok(());
     }
     let url = &config.upstream.url;
-    let fault = match services.upstream.probe().await {
-        Ok(()) => {
-            print(&format!("upstream: {url} answers\n"));
+    let fault = match services.upstream.models().await {
+        Ok(offered) => {
+            let models = models::report(&models::names(&offered), &BTreeMap::new());
+            print(&format!("upstream: {url} answers\n{models}\n"));
             return Ok(());
         }
         Err(fault) => fault,
     };
+    if !is_configured {
+        let ModelHints { offered, left_out, .. } = shipped_hints(variables);
+        print(&format!("with `toolhand up`: {}\n", models::report(&offered, &left_out)));
+    }
     let remedy = if is_configured {
         "check upstream.url and that LiteLLM runs there"
     } else {

@@ -8,7 +8,7 @@ mod greeting;
 mod install;
 mod install_fault;
 mod litellm;
-mod litellm_config;
+pub(super) mod litellm_config;
 mod log;
 mod models;
 mod python;
@@ -238,7 +238,7 @@ fn with_way_without_litellm(error: &UpError, given: &ConfigInput) -> Failure {
 
 async fn start(plan: &LaunchPlan) -> Result<Litellm, UpError> {
     let python = install::ensure(&plan.directory, &plan.variables).await?;
-    say("Starting LiteLLM.");
+    say(&format!("Starting LiteLLM. Its output goes to {}.", plan.log().display()));
     let mut litellm = Litellm::start(&python, plan).await?;
     litellm.ready().await?;
     Ok(litellm)

@@ -29,7 +29,10 @@ impl ErrorObject {
     fn from_value(value: Value) -> Self {
         match value {
             Value::Object(mut members) => Self {
-                message: members.remove("message").and_then(text).unwrap_or_default(),
+                message: with_raw(
+                    members.remove("message").and_then(text).unwrap_or_default(),
+                    members.get("metadata"),
+                ),
                 kind: members.remove("type").and_then(text),
                 code: members.remove("code").and_then(text),
             },
@@ -41,6 +44,18 @@ impl ErrorObject {
 impl<'de> Deserialize<'de> for ErrorObject {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Value::deserialize(from).map(Self::from_value)
+    }
+}
+
+/// The message, with the words of the provider behind a gateway that says nothing itself, as
+/// OpenRouter does.
+fn with_raw(message: String, metadata: Option<&Value>) -> String {
+    const SAYS_NOTHING: &str = "Provider returned error";
+    match metadata.and_then(|metadata| metadata["raw"].as_str()) {
+        Some(raw) if message.ends_with(SAYS_NOTHING) && !raw.is_empty() => {
+            format!("{message}: {raw}")
+        }
+        _ => message,
     }
 }
 
@@ -106,5 +121,21 @@ mod tests {
         assert_eq!(of(""), "");
         let numbered = ErrorObject::from_body(r#"{"error": {"message": "m", "code": 429}}"#);
         assert_eq!(numbered.code.as_deref(), Some("429"));
+    }
+
+    #[test]
+    fn a_gateway_that_says_nothing_quotes_the_provider() {
+        let of = |metadata: &str| {
+            let error =
+                format!(r#"{{"message": "Provider returned error", "metadata": {metadata}}}"#);
+            ErrorObject::from_body(&format!(r#"{{"error": {error}}}"#)).message
+        };
+        assert_eq!(
+            of(r#"{"raw": "prompt is too long"}"#),
+            "Provider returned error: prompt is too long"
+        );
+        for nothing in ["null", "{}", r#"{"raw": ""}"#, r#"{"raw": {}}"#] {
+            assert_eq!(of(nothing), "Provider returned error");
+        }
     }
 }

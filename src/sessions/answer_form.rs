@@ -1,10 +1,9 @@
 //! Decides in which form upstream is asked, and which rounds' text is the answer's content.
 
-use serde::Deserialize;
-
 use crate::agent::held_text::ContentRule;
 use crate::agent::settings::Delivery;
 use crate::openai::Body;
+use crate::openai::request::expects_other_than_text;
 
 /// Only a round that may run a tool of ours, or that the client watches, gains by a stream.
 pub(super) fn delivery(is_streamed: bool, has_tools: bool) -> Delivery {
@@ -18,18 +17,6 @@ pub(super) fn content_rule(fields: &Body, has_tools: bool) -> ContentRule {
     } else {
         ContentRule::EveryRound
     }
-}
-
-/// Whether the request's `response_format` asks for something other than plain text.
-fn expects_other_than_text(fields: &Body) -> bool {
-    #[derive(Deserialize)]
-    struct Format {
-        #[serde(rename = "type")]
-        kind: Option<String>,
-    }
-    let format = fields.get("response_format");
-    let format = format.and_then(|format| serde_json::from_str::<Format>(format.get()).ok());
-    format.is_some_and(|format| format.kind.is_some_and(|kind| kind != "text"))
 }
 
 #[cfg(test)]

@@ -353,7 +353,6 @@ impl Sessions {
             session: context,
             agent,
             subagents,
-            refusals: Arc::clone(&self.refusals),
             reservation: self.memory_budget.reservation(),
             recorder,
             stop: stop.clone(),

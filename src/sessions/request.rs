@@ -26,6 +26,7 @@ pub(crate) struct ChatRequest {
     /// replaces.
     pub(crate) tools: Toolset,
     pub(crate) tool_choice: ToolChoice,
+    pub(crate) uncalled: UncalledTools,
     pub(crate) parallel_tool_calls: Option<bool>,
     /// Every other field, which is sent upstream unchanged and in the client's order. `model`
     /// is among them; `messages`, `tools`, `tool_choice`, `parallel_tool_calls`, `stream`,
@@ -54,6 +55,14 @@ pub(crate) struct ChatRequest {
     pub(crate) detach: bool,
 }
 
+/// The tools that a request with `tool_choice: none` would have had. No call of them runs; they go
+/// upstream where the history has calls, which some providers refuse without tools.
+#[derive(Debug, Default)]
+pub(crate) struct UncalledTools {
+    pub(crate) servers: Toolset,
+    pub(crate) clients: Vec<ClientTool>,
+}
+
 impl ChatRequest {
     /// Takes tools of the server away that a rule denies now. Fails where the request insists on
     /// one, as it does if the operator has turned the tool off.
@@ -68,6 +77,7 @@ impl ChatRequest {
             return Err(ApiError::new(ErrorCode::InvalidValue, message).param("tool_choice"));
         }
         self.tools = self.tools.without_denied(denied);
+        self.uncalled.servers = self.uncalled.servers.without_denied(denied);
         let is_any_left = !self.client_tools.is_empty() || self.tools.names().next().is_some();
         if matches!(self.tool_choice, ToolChoice::Required) && !is_any_left {
             let message = "tool_choice is required, and rules deny every tool of this request.";

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::approval_settings::ApprovalChannel;
 use super::request::{ChatRequest, Progress};
 use super::running::TurnIdentity;
@@ -14,6 +16,7 @@ use crate::agent::settings::AskedModel;
 use crate::agent::state::TurnStart;
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
+use crate::openai::request::ToolChoice;
 use crate::permissions::{Mode, Permissions};
 
 /// The request fields that limit the length of one answer.
@@ -47,6 +50,7 @@ impl Sessions {
             client_tools,
             fields,
             tool_choice,
+            uncalled,
             parallel_tool_calls,
             max_rounds,
             stream,
@@ -61,8 +65,13 @@ impl Sessions {
             .iter()
             .any(|name| fields.get(*name).is_some_and(|limit| limit.get() != "null"));
         let has_tools = !pipeline.tools.tools().is_empty();
-        let (client_tools, definitions): (Vec<_>, Vec<_>) =
-            client_tools.into_iter().map(|tool| (tool.name, tool.definition)).unzip();
+        let names = client_tools.iter().map(|tool| tool.name.clone()).collect();
+        let (offered, declared) = match tool_choice {
+            ToolChoice::None => (&uncalled.servers, uncalled.clients),
+            _ => (&pipeline.tools, client_tools),
+        };
+        let server_tools = offered.joined_definitions().clone();
+        let definitions = declared.into_iter().map(|tool| tool.definition).collect();
         let mut settings = self.settings.clone();
         if let Some(rounds) = max_rounds {
             settings.max_rounds = settings.max_rounds.min(rounds);
@@ -80,7 +89,7 @@ impl Sessions {
             conversation: Conversation::new(Opening {
                 fields,
                 pieces: history,
-                server_tools: pipeline.tools.joined_definitions().clone(),
+                server_tools,
                 client_tools: definitions,
                 tool_choice,
                 parallel_tool_calls,
@@ -89,7 +98,7 @@ impl Sessions {
             context_tokens,
             limits_output,
             pipeline,
-            client_tools: client_tools.into(),
+            client_tools: names,
             settings,
             model_rules: Arc::clone(&self.model_rules),
             upstream: Arc::clone(self.upstream.settings()),
@@ -143,7 +152,12 @@ impl Sessions {
     fn models(&self, model: String) -> Vec<AskedModel> {
         let fallbacks = self.upstream.settings().fallbacks.get(&model).cloned();
         let names = std::iter::once(model).chain(fallbacks.into_iter().flatten());
-        let has_refused = |member, name: &str| self.refusals.contains(member, name);
-        names.map(|name| AskedModel::new(name, &self.model_rules, has_refused)).collect()
+        let now = Instant::now();
+        names
+            .map(|name| {
+                let learnt = self.upstream.traits().of(&name, now);
+                AskedModel::new(name, &self.model_rules, learnt)
+            })
+            .collect()
     }
 }

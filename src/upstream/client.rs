@@ -17,6 +17,7 @@ use super::settings::UpstreamSettings;
 use super::sse::guard::SseLimits;
 use super::stream::{ChunkStream, Draining};
 use super::trace::TraceHeaders;
+use super::traits::UpstreamTraits;
 use super::whole_body::whole_body_within;
 use crate::http_client;
 use crate::limits::Limits;
@@ -51,6 +52,7 @@ struct Inner {
     caps: SseLimits,
     drains: Arc<Draining>,
     memory_budget: MemoryBudget,
+    traits: UpstreamTraits,
 }
 
 impl Client {
@@ -69,11 +71,17 @@ impl Client {
             caps: SseLimits { line: limits.line, response: limits.response },
             drains: Arc::default(),
             memory_budget,
+            traits: UpstreamTraits::default(),
         })))
     }
 
     pub(crate) fn settings(&self) -> &Arc<UpstreamSettings> {
         &self.0.settings
+    }
+
+    /// What was learnt of upstream's models.
+    pub(crate) fn traits(&self) -> &UpstreamTraits {
+        &self.0.traits
     }
 
     /// Requests a completion. Resolves when the response head came with a success status.

@@ -1,7 +1,10 @@
 //! Defines the ways in which upstream fails, and the error that a client gets for each.
 
+mod complaints;
 mod meaning;
+mod overflow;
 mod redaction;
+mod sentence;
 
 use std::error::Error;
 use std::fmt;
@@ -9,11 +12,13 @@ use std::time::Duration;
 
 use super::assemble::MAX_CALLS;
 use super::sse::guard::TooLarge;
+use super::traits::UpstreamTrait;
 use super::whole_body::BodyFault;
 use crate::errors::{ApiError, ErrorCode};
 use crate::memory_budget::Exhausted;
 use crate::openai::error_object::ErrorObject;
 
+pub(crate) use complaints::Complaints;
 use meaning::Meaning;
 pub(crate) use redaction::redact;
 
@@ -111,34 +116,82 @@ impl Fault {
 
     /// Whether a fallback model may be asked once the retries are used up.
     pub(crate) fn allows_fallback(&self) -> bool {
-        self.is_passing() || self.meaning() == Meaning::UnknownModel
+        self.is_passing() || matches!(self.meaning(), Meaning::UnknownModel | Meaning::Unoffered)
     }
 
-    /// Whether the provider refuses the reasoning of earlier rounds. Then the round is asked
-    /// again without it.
-    pub(crate) fn refuses_reasoning(&self) -> bool {
-        match self {
-            Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
-                self.meaning() == Meaning::Rejected && meaning::names_reasoning(&error.message)
+    /// What the provider refuses or misses of the request, as far as its text tells.
+    pub(crate) fn complaints(&self) -> Complaints {
+        let Some(error) = self.error() else { return Complaints::default() };
+        match self.meaning() {
+            Meaning::Rejected | Meaning::UnknownModel | Meaning::Unoffered => {
+                Complaints::of(&sentence::words(&error.message))
             }
-            _ => false,
-        }
-    }
-
-    /// Whether the provider refuses `eager_input_streaming` in the definitions of tools.
-    pub(crate) fn refuses_eager_input(&self) -> bool {
-        match self {
-            Self::Frame(error) | Self::Status(Refusal { error, .. }) => {
-                self.meaning() == Meaning::Rejected
-                    && error.message.contains("eager_input_streaming")
+            // Some servers, and LiteLLM for some providers, refuse with 500.
+            Meaning::Failed if self.is_500() => {
+                Complaints::of_failure(&sentence::words(&error.message))
             }
-            _ => false,
+            _ => Complaints::default(),
         }
     }
 
     /// Whether the request has more tokens than the model takes.
     pub(crate) fn exceeds_context(&self) -> bool {
         self.meaning() == Meaning::ContextLength
+    }
+
+    /// Whether the provider could not read what the model wrote. Another answer may be better.
+    pub(crate) fn is_bad_sample(&self) -> bool {
+        self.meaning() == Meaning::BadSample
+    }
+
+    /// Whether upstream refuses without a reason, as some do with requests that are too long.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        let Self::Status(Refusal { status, error, .. }) = self else { return false };
+        match status {
+            413 => self.meaning() == Meaning::Rejected,
+            400 | 500 => {
+                matches!(self.meaning(), Meaning::Rejected | Meaning::Failed)
+                    && sentence::says_nothing(error)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether this is LiteLLM's face of an answer without a message that was not streamed.
+    pub(crate) fn is_an_empty_answer(&self) -> bool {
+        self.error().is_some_and(meaning::is_an_empty_answer)
+    }
+
+    /// Whether this can be one, where an empty answer came before.
+    pub(crate) fn may_be_an_empty_answer(&self) -> bool {
+        self.is_an_empty_answer() || self.meaning() == Meaning::Failed && self.is_500()
+    }
+
+    /// The provider's own sentence, redacted; `None` if it has none.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        sentence::of(self.error()?)
+    }
+
+    /// Whether it is LiteLLM itself that does not know the model, and not a provider.
+    pub(super) fn is_unknown_to_litellm(&self) -> bool {
+        self.error().is_some_and(|error| {
+            self.meaning() == Meaning::UnknownModel && meaning::is_unknown_to_litellm(error)
+        })
+    }
+
+    fn error(&self) -> Option<&ErrorObject> {
+        match self {
+            Self::Frame(error) | Self::Status(Refusal { error, .. }) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn is_500(&self) -> bool {
+        match self {
+            Self::Status(refusal) => matches!(refusal.status, 500 | 501),
+            Self::Frame(error) => meaning::frame_status(error) == 500,
+            _ => false,
+        }
     }
 
     fn meaning(&self) -> Meaning {
@@ -190,10 +243,26 @@ impl Fault {
             if error.kind.is_none() && error.code.is_none() && error.message == "Internal Server Error")
     }
 
+    fn bad_sample(&self) -> String {
+        let told = self.sentence().map(|sentence| format!(" ({sentence})"));
+        format!("{BAD_SAMPLE}{}; try again, or ask another model", told.unwrap_or_default())
+    }
+
     fn refusal(&self, error: &ErrorObject) -> ApiError {
         let (code, message) = match self.meaning() {
             Meaning::Auth => (ErrorCode::UpstreamAuth, AUTH.to_owned()),
-            Meaning::UnknownModel => (ErrorCode::ModelNotFound, UNKNOWN_MODEL.to_owned()),
+            Meaning::UnknownModel if self.is_unknown_to_litellm() => {
+                (ErrorCode::ModelNotFound, UNKNOWN_MODEL.to_owned())
+            }
+            Meaning::UnknownModel => {
+                let told = self.sentence().unwrap_or_else(|| UNKNOWN_MODEL.to_owned());
+                (ErrorCode::ModelNotFound, told)
+            }
+            Meaning::Unoffered => {
+                let told = self.sentence().unwrap_or_else(|| REJECTED.to_owned());
+                (ErrorCode::UpstreamRejected, told)
+            }
+            Meaning::BadSample => (ErrorCode::UpstreamInvalid, self.bad_sample()),
             Meaning::WrongRoute => (ErrorCode::UpstreamInvalid, WRONG_ROUTE.to_owned()),
             Meaning::ContextLength => {
                 (ErrorCode::ContextLengthExceeded, redacted_message_or(error, CONTEXT))
@@ -233,27 +302,16 @@ const WRONG_KIND: &str =
     "the provider of this model does not offer what was asked: ask a model that is made for it";
 const CONTEXT: &str = "the conversation is too long for this model";
 const REJECTED: &str = "upstream refused the request";
+const BAD_SAMPLE: &str = "the provider could not read the call that its model wrote";
 const RATE_LIMITED: &str = "upstream's rate limit is reached: try again later";
 const FAILED: &str = "upstream failed to answer: its log says why";
 
 /// Upstream's message, redacted, or `instead` if it has none. An HTML page, such as a proxy's,
 /// has none.
 fn redacted_message_or(error: &ErrorObject, instead: &str) -> String {
-    let is_page = error.message.trim_start().starts_with('<');
-    let text = if is_page { String::new() } else { redact(innermost(&error.message)) };
+    let is_page = sentence::is_page(&error.message);
+    let text = if is_page { String::new() } else { redact(sentence::innermost(&error.message)) };
     if text.is_empty() { instead.to_owned() } else { text }
-}
-
-/// The provider's own sentence in a message that quotes its whole body as Python prints it.
-fn innermost(message: &str) -> &str {
-    const BODY: &str = "{'error': {'message': ";
-    let Some((_, quoted)) = message.split_once(BODY) else { return message };
-    let inside = |quote: char| {
-        let (sentence, _) = quoted.strip_prefix(quote)?.split_once(&format!("{quote}, '"))?;
-        Some(sentence)
-    };
-    // Python takes the other quotes where the text has one.
-    inside('\'').or_else(|| inside('"')).unwrap_or(message)
 }
 
 impl From<Exhausted> for Fault {

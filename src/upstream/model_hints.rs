@@ -1,8 +1,11 @@
-//! Says what is wrong with the name of a model that upstream does not have.
+//! Says of an error which model and provider it is about, where we started upstream ourselves, and
+//! what is wrong with the name of a model that upstream does not have.
 
 use std::collections::BTreeMap;
 
+use super::Fault;
 use crate::errors::{ApiError, ErrorCode};
+use crate::secret::Secret;
 use crate::text;
 
 /// The similarity from which a name is suggested; 1 means equal.
@@ -22,16 +25,42 @@ pub(crate) struct ModelHints {
     /// Models that upstream could have, and what would bring each, such as
     /// `set ANTHROPIC_API_KEY`. A name may end in `*`.
     pub(crate) left_out: BTreeMap<String, String>,
+    /// What stands behind the names of models. A name may end in `*`.
+    pub(crate) origins: BTreeMap<String, ModelOrigin>,
+}
+
+/// The provider's model that a name stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModelOrigin {
+    /// As LiteLLM is asked for it, such as `anthropic/claude-sonnet-5-5`.
+    pub(crate) model: String,
+    /// The environment variables that its provider is asked with: its key, its address.
+    pub(crate) variables: Vec<String>,
+    /// The values of those. A provider may repeat one in its error.
+    pub(crate) keys: Vec<Secret>,
 }
 
 impl ModelHints {
-    /// Names the model in an error that says that upstream does not have it. Other errors stay
-    /// as they are.
-    pub(crate) fn explain(&self, error: ApiError, model: &str) -> ApiError {
-        match error.code {
-            ErrorCode::ModelNotFound => self.unknown_model(model, &[]),
+    /// Names the model in the error for a fault: as one that upstream does not have, or with its
+    /// provider and the provider's own words, where we started upstream ourselves.
+    pub(crate) fn explain(&self, fault: &Fault, error: ApiError, model: &str) -> ApiError {
+        let sentence = fault.sentence();
+        let is_unknown = error.code == ErrorCode::ModelNotFound;
+        if is_unknown && (sentence.is_none() || fault.is_unknown_to_litellm()) {
+            return self.unknown_model(model, &[]);
+        }
+        match (self.origin(model), sentence) {
+            (Some(origin), Some(sentence)) => origin.explained(error, model, &sentence),
             _ => error,
         }
+    }
+
+    /// What stands behind a name.
+    fn origin(&self, model: &str) -> Option<&ModelOrigin> {
+        let pattern = || {
+            self.origins.iter().find(|(name, _)| is_match(name, model)).map(|(_, origin)| origin)
+        };
+        self.origins.get(model).or_else(pattern)
     }
 
     /// The error for a model that upstream does not have. `further` are names of upstream's
@@ -53,10 +82,7 @@ impl ModelHints {
     /// What would bring the model.
     fn remedy(&self, model: &str) -> Option<&str> {
         let exact = self.left_out.get(model);
-        let matches = |name: &str| {
-            name.strip_suffix('*').is_some_and(|beginning| model.starts_with(beginning))
-        };
-        let pattern = || self.left_out.iter().find(|(name, _)| matches(name));
+        let pattern = || self.left_out.iter().find(|(name, _)| is_match(name, model));
         exact.or_else(|| pattern().map(|(_, remedy)| remedy)).map(String::as_str)
     }
 
@@ -73,6 +99,47 @@ impl ModelHints {
     }
 }
 
+impl ModelOrigin {
+    /// The error with the model, its provider, the provider's sentence, and where the operator can
+    /// look.
+    fn explained(&self, error: ApiError, model: &str, sentence: &str) -> ApiError {
+        let what = match error.code {
+            ErrorCode::UpstreamAuth => "the provider refuses the key",
+            ErrorCode::ModelNotFound => "the provider has no such model",
+            ErrorCode::UpstreamRateLimited => "the provider's rate limit is reached",
+            ErrorCode::UpstreamError => "the provider failed",
+            ErrorCode::UpstreamRejected => "the provider refuses the request",
+            _ => return error,
+        };
+        let name = text::shortened(model, MAX_NAME);
+        let sentence = self.without_keys(sentence);
+        let variables = self.variables.join(" and ");
+        let place = match (error.code, variables.is_empty()) {
+            (_, true) => String::new(),
+            (ErrorCode::UpstreamAuth, false) => {
+                format!("; check {variables} and start toolhand again")
+            }
+            (_, false) => format!(" (it is asked with {variables})"),
+        };
+        let message = format!("{name:?} ({}): {what}: {sentence}{place}", self.model);
+        ApiError { message, ..error }
+    }
+}
+
+impl ModelOrigin {
+    fn without_keys(&self, sentence: &str) -> String {
+        /// A shorter value is no key, and may be a part of any word.
+        const MIN_KEY: usize = 8;
+        let keys = self.keys.iter().map(Secret::expose).filter(|key| key.len() >= MIN_KEY);
+        keys.fold(sentence.to_owned(), |sentence, key| sentence.replace(key, "[…]"))
+    }
+}
+
+/// Whether a name that ends in `*` stands for this model.
+fn is_match(name: &str, model: &str) -> bool {
+    name.strip_suffix('*').is_some_and(|beginning| model.starts_with(beginning))
+}
+
 /// Compares with the whole name, and with the part behind the provider's.
 fn likeness(wanted: &str, known: &str) -> f64 {
     let likeness = strsim::normalized_damerau_levenshtein;
@@ -83,6 +150,8 @@ fn likeness(wanted: &str, known: &str) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openai::error_object::ErrorObject;
+    use crate::upstream::fault::Refusal;
 
     #[track_caller]
     fn check(model: &str, expected: &str) {
@@ -91,6 +160,7 @@ mod tests {
             left_out: [("sonnet", "set ANTHROPIC_API_KEY"), ("ollama/*", "set OLLAMA_API_BASE")]
                 .map(|(name, remedy)| (name.to_owned(), remedy.to_owned()))
                 .into(),
+            ..ModelHints::default()
         };
         let error = hints.unknown_model(model, &["scripted".to_owned()]);
         assert_eq!(error.message, format!("upstream has no model {expected}"));
@@ -117,5 +187,80 @@ mod tests {
         check("a\n\u{1b}", "\"a\\n\\u{1b}\": GET /v1/models lists those it has");
         let long = ModelHints::default().unknown_model(&"é".repeat(10_000), &[]);
         assert!(long.message.len() < 400, "{}", long.message.len());
+    }
+
+    fn refusal(status: u16, message: &str) -> Fault {
+        let error = ErrorObject { message: message.to_owned(), ..ErrorObject::default() };
+        Fault::Status(Refusal { status, error, retry_after: None, is_keyless: false })
+    }
+
+    #[track_caller]
+    fn explained(model: &str, status: u16, message: &str, expected: &str) {
+        let origin = |model: &str, variable: &str| ModelOrigin {
+            model: model.to_owned(),
+            variables: vec![variable.to_owned()],
+            keys: vec![Secret::new("0a1b2c3d4e5f")],
+        };
+        let hints = ModelHints {
+            offered: vec!["sonnet".to_owned()],
+            origins: [
+                ("sonnet", origin("anthropic/claude-5", "ANTHROPIC_API_KEY")),
+                ("ollama/*", origin("ollama_chat/*", "OLLAMA_API_BASE")),
+            ]
+            .map(|(name, origin)| (name.to_owned(), origin))
+            .into(),
+            ..ModelHints::default()
+        };
+        let fault = refusal(status, message);
+        assert_eq!(hints.explain(&fault, fault.api_error(), model).message, expected);
+    }
+
+    #[test]
+    fn an_error_names_the_model_its_provider_and_where_to_look() {
+        explained(
+            "sonnet",
+            401,
+            "litellm.AuthenticationError: AnthropicException - {\"type\":\"error\",\"error\":{\"type\":\
+             \"authentication_error\",\"message\":\"invalid x-api-key\"}}",
+            "\"sonnet\" (anthropic/claude-5): the provider refuses the key: invalid x-api-key; check \
+             ANTHROPIC_API_KEY and start toolhand again",
+        );
+        explained(
+            "sonnet",
+            404,
+            "litellm.NotFoundError: AnthropicException - {\"error\":{\"message\":\"model: claude-5 not \
+             found\"}}",
+            "\"sonnet\" (anthropic/claude-5): the provider has no such model: model: claude-5 not found \
+             (it is asked with ANTHROPIC_API_KEY)",
+        );
+        explained(
+            "sonnet",
+            500,
+            "litellm.InternalServerError: AnthropicError - Overloaded",
+            "\"sonnet\" (anthropic/claude-5): the provider failed: Overloaded (it is asked with \
+             ANTHROPIC_API_KEY)",
+        );
+        explained(
+            "sonnet",
+            401,
+            "no such key: 0a1b2c3d4e5f",
+            "\"sonnet\" (anthropic/claude-5): the provider refuses the key: no such key: […]; check \
+             ANTHROPIC_API_KEY and start toolhand again",
+        );
+        explained(
+            "ollama/llama",
+            429,
+            "slow down",
+            "\"ollama/llama\" (ollama_chat/*): the provider's rate limit is reached: slow down (it is \
+             asked with OLLAMA_API_BASE)",
+        );
+    }
+
+    #[test]
+    fn a_name_that_litellm_does_not_know_is_told_as_such() {
+        let own = "/chat/completions: Invalid model name passed in model=sonet";
+        explained("sonet", 400, own, "upstream has no model \"sonet\"; did you mean sonnet?");
+        explained("sonet", 404, "", "upstream has no model \"sonet\"; did you mean sonnet?");
+        explained("other", 404, "model: other not found", "model: other not found");
     }
 }

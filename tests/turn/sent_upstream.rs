@@ -193,18 +193,23 @@ async fn a_provider_that_refuses_reasoning_is_asked_again_without() {
     upstream.round(round.clone());
     upstream.round(status(400, &json!({ "error": { "message": error, "code": "400" } })));
     upstream.round(says("Done."));
-    // The model's refusal is remembered, so it refuses only once.
+    // A refusal that two turns have met is remembered, so no third one meets it.
+    upstream.round(round.clone());
+    upstream.round(status(400, &json!({ "error": { "message": error, "code": "400" } })));
+    upstream.round(says("Done."));
     upstream.round(round);
     upstream.round(says("Done."));
 
-    for _ in 0..2 {
+    for _ in 0..3 {
         assert_eq!(server.client().streamed(&ask_streamed("Read.")).await.text(), "Done.");
     }
 
     let with_reasoning = |request: &Value| assistant_in(request).get("reasoning_content").is_some();
     assert!(with_reasoning(&upstream.request(1).await.json()));
     assert!(!with_reasoning(&upstream.request(2).await.json()));
-    assert!(!with_reasoning(&upstream.request(4).await.json()));
+    assert!(with_reasoning(&upstream.request(4).await.json()));
+    assert!(!with_reasoning(&upstream.request(5).await.json()));
+    assert!(!with_reasoning(&upstream.request(7).await.json()));
 }
 
 #[tokio::test]

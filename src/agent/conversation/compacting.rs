@@ -4,11 +4,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::history::History;
-use super::{Conversation, write_head};
+use super::{Conversation, request_end, write_head};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::compaction::{INSTRUCTIONS, Material, Size, estimate};
 use crate::agent::record::RecordedRound;
-use crate::agent::settings::AskedModel;
+use crate::agent::settings::{AskedModel, Delivery};
 use crate::openai::Body;
 use crate::upstream::RequestBody;
 
@@ -72,9 +72,8 @@ impl Conversation {
         body.push(write_head(&fields, &model.name).into());
         let [instructions, transcript] = messages.map(|message| message.to_string());
         body.push(format!("{instructions},{transcript}").into());
-        body.push(Bytes::from_static(
-            br#"],"stream":true,"stream_options":{"include_usage":true}}"#,
-        ));
+        body.push(Bytes::from_static(b"]"));
+        body.push(request_end(model, Delivery::Streamed));
         body
     }
 }

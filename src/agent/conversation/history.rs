@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::written::{self, Form};
+use super::written::{self, Form, Shape};
 use crate::agent::beginning::HistoryPiece;
 use crate::agent::compaction::Size;
 use crate::agent::message;
@@ -159,7 +159,8 @@ impl History {
     pub(super) fn written(&mut self, model: &AskedModel) -> Bytes {
         if let Some((known, bytes)) = &self.adapted
             && known.name == model.name
-            && known.takes_reasoning == model.takes_reasoning
+            && known.takes_reasoning() == model.takes_reasoning()
+            && known.reasoning_filler() == model.reasoning_filler()
             && known.images == model.images
         {
             return bytes.clone();
@@ -171,10 +172,25 @@ impl History {
 
     /// Whether `model` is sent any reasoning.
     pub(super) fn has_reasoning_for(&self, model: &AskedModel) -> bool {
-        model.takes_reasoning
+        model.takes_reasoning()
             && self.pieces.iter().any(|piece| match &piece.origin {
                 Some(origin) => origin.has_reasoning && *origin.model == *model.name,
                 None => message::without_reasoning(self.client_message(piece)).is_some(),
+            })
+    }
+
+    /// Whether it has messages of the assistant's.
+    pub(super) fn has_assistant(&self) -> bool {
+        self.pieces.iter().any(|piece| {
+            piece.origin.is_some() || message::is_assistants(self.client_message(piece))
+        })
+    }
+
+    /// Whether it has calls, be they recorded or sent by the client.
+    pub(super) fn has_calls(&self) -> bool {
+        self.rounds_with_calls > 0
+            || self.pieces.iter().any(|piece| {
+                piece.origin.is_none() && message::has_calls(self.client_message(piece))
             })
     }
 
@@ -207,12 +223,9 @@ impl History {
 
     /// The piece without what `model` must not be sent; `None` if it stays as it is.
     fn changed_piece(&self, piece: &Piece, model: &AskedModel) -> Option<Vec<u8>> {
+        let filler = model.reasoning_filler();
         let Some(origin) = &piece.origin else {
-            if model.takes_reasoning {
-                return None;
-            }
-            let stripped = message::without_reasoning(self.client_message(piece))?;
-            return Some(stripped.get().as_bytes().to_vec());
+            return self.changed_message(piece, model);
         };
         let form = Form::of(&origin.model, model);
         let is_changed = match form {
@@ -221,10 +234,23 @@ impl History {
             Form::Foreign => origin.has_reasoning || origin.number.is_some(),
         };
         let moves_pictures = origin.has_pictures && model.images != ImageRule::UserMessage;
-        (is_changed || moves_pictures).then(|| {
+        (is_changed || moves_pictures || filler.is_some()).then(|| {
             let messages = &self.whole[piece.range.clone()];
-            written::in_form(messages, (form, model.images), origin.number.unwrap_or(0))
+            let shape = Shape { form, images: model.images, filler };
+            written::in_shape(messages, shape, origin.number.unwrap_or(0))
         })
+    }
+
+    /// The same for a message of the client's.
+    fn changed_message(&self, piece: &Piece, model: &AskedModel) -> Option<Vec<u8>> {
+        let message = self.client_message(piece);
+        let stripped =
+            if model.takes_reasoning() { None } else { message::without_reasoning(message) };
+        let left = stripped.as_deref().unwrap_or(message);
+        let filler = model.reasoning_filler();
+        let completed = filler.and_then(|filler| message::with_reasoning(left, filler));
+        let changed = completed.or(stripped)?;
+        Some(changed.get().as_bytes().to_vec())
     }
 
     fn client_message(&self, piece: &Piece) -> &RawValue {

@@ -16,8 +16,18 @@ pub(super) struct Tail {
     plain: Option<Bytes>,
     /// The client's tools and `parallel_tool_calls`. Empty if there are no tools at all.
     rest: Bytes,
-    /// Whether the server's tools were written with `eager_input_streaming` last.
-    is_eager: bool,
+    has_clients: bool,
+    /// How the server's tools were written last.
+    sent: OwnTools,
+}
+
+/// How the server's own tools are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OwnTools {
+    /// With `eager_input_streaming`.
+    Eager,
+    Plain,
+    LeftOut,
 }
 
 impl Tail {
@@ -38,29 +48,45 @@ impl Tail {
                 rest.extend_from_slice(format!(r#","parallel_tool_calls":{parallel}"#).as_bytes());
             }
         }
-        Self { own, plain: None, rest: rest.into(), is_eager: true }
+        let has_clients = !clients.is_empty();
+        Self { own, plain: None, rest: rest.into(), has_clients, sent: OwnTools::Eager }
     }
 
-    pub(super) fn has_tools(&self) -> bool {
-        !self.rest.is_empty()
+    pub(super) fn has_client_tools(&self) -> bool {
+        self.has_clients
+    }
+
+    /// Whether tools were sent last.
+    pub(super) fn sends_tools(&self) -> bool {
+        self.has_clients || self.sends_own_tools()
+    }
+
+    /// Whether tools of the server's were sent last.
+    pub(super) fn sends_own_tools(&self) -> bool {
+        self.sent != OwnTools::LeftOut && !self.own.is_empty()
     }
 
     /// Whether `eager_input_streaming` was sent for a tool of the server's.
     pub(super) fn has_eager_input(&self) -> bool {
-        self.is_eager && !self.own.is_empty()
+        self.sent == OwnTools::Eager && !self.own.is_empty()
     }
 
-    /// The pieces for a model that takes `eager_input_streaming`, or refuses it. They begin
-    /// with the closing bracket of `messages`.
-    pub(super) fn for_model(&mut self, takes_eager_input: bool) -> [Bytes; 3] {
-        self.is_eager = takes_eager_input;
-        let own = if takes_eager_input {
-            &self.own
-        } else {
-            self.plain.get_or_insert_with(|| plain(&self.own))
+    /// The pieces with the server's tools in this form. They begin with the closing bracket of
+    /// `messages`.
+    pub(super) fn with_own_tools(&mut self, own: OwnTools) -> [Bytes; 3] {
+        self.sent = own;
+        if !self.sends_tools() {
+            return [Bytes::from_static(b"]"), Bytes::new(), Bytes::new()];
+        }
+        let own = match own {
+            OwnTools::Eager => self.own.clone(),
+            OwnTools::Plain => self.plain.get_or_insert_with(|| plain(&self.own)).clone(),
+            OwnTools::LeftOut => Bytes::new(),
         };
-        let before: &[u8] = if self.rest.is_empty() { b"]" } else { br#"],"tools":["# };
-        [Bytes::from_static(before), own.clone(), self.rest.clone()]
+        // The comma behind the server's tools goes with them.
+        let is_alone = own.is_empty() && self.rest.starts_with(b",");
+        let rest = self.rest.slice(usize::from(is_alone)..);
+        [Bytes::from_static(br#"],"tools":["#), own, rest]
     }
 
     /// The definitions of the server's tools.
@@ -100,34 +126,46 @@ mod tests {
         Tail::new(Bytes::copy_from_slice(own.as_bytes()), &clients, Some(false))
     }
 
-    fn written(tail: &mut Tail, takes_eager_input: bool) -> String {
-        String::from_utf8(tail.for_model(takes_eager_input).concat()).unwrap()
+    fn written(tail: &mut Tail, own: OwnTools) -> String {
+        String::from_utf8(tail.with_own_tools(own).concat()).unwrap()
     }
 
     #[test]
     fn only_the_servers_own_tools_lose_the_member() {
         let mut tail = tail(&format!("{OWN},{OWN}"), &[OWN]);
         let usual = format!(r#"],"tools":[{OWN},{OWN},{OWN}],"parallel_tool_calls":false"#);
-        assert_eq!(written(&mut tail, true), usual);
+        assert_eq!(written(&mut tail, OwnTools::Eager), usual);
         assert!(tail.has_eager_input());
         let plain = r#"{"function":{"name":"a"}}"#;
         let plain = format!(r#"],"tools":[{plain},{plain},{OWN}],"parallel_tool_calls":false"#);
-        assert_eq!(written(&mut tail, false), plain);
+        assert_eq!(written(&mut tail, OwnTools::Plain), plain);
         assert!(!tail.has_eager_input());
-        assert_eq!(written(&mut tail, true), usual);
+        assert_eq!(written(&mut tail, OwnTools::Eager), usual);
     }
 
     #[test]
     fn what_the_client_sends_is_not_ours_to_leave_out() {
         let mut tail = tail("", &[OWN]);
         assert!(!tail.has_eager_input());
-        let usual = written(&mut tail, true);
-        assert_eq!(written(&mut tail, false), usual);
+        let usual = written(&mut tail, OwnTools::Eager);
+        assert_eq!(written(&mut tail, OwnTools::Plain), usual);
+        assert_eq!(written(&mut tail, OwnTools::LeftOut), usual);
+    }
+
+    #[test]
+    fn without_the_servers_tools_the_clients_are_left() {
+        let both = written(&mut tail(OWN, &[r#"{"a":1}"#]), OwnTools::LeftOut);
+        assert_eq!(both, r#"],"tools":[{"a":1}],"parallel_tool_calls":false"#);
+        let mut own = tail(OWN, &[]);
+        assert_eq!(written(&mut own, OwnTools::LeftOut), "]");
+        assert!(!own.sends_tools());
+        assert!(written(&mut own, OwnTools::Plain).contains("tools") && own.sends_own_tools());
     }
 
     #[test]
     fn a_request_without_tools_ends_with_its_messages() {
         let mut tail = tail("", &[]);
-        assert_eq!((written(&mut tail, false).as_str(), tail.has_tools()), ("]", false));
+        assert_eq!(written(&mut tail, OwnTools::Plain), "]");
+        assert!(!tail.sends_tools());
     }
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::*;
-use crate::agent::settings::ImageRule;
+use crate::agent::settings::{ImageRule, ReasoningRule};
+use crate::upstream::TraitSet;
 
 fn opening() -> Opening {
     let raw = |value: Value| to_raw_value(&value).unwrap();
@@ -21,15 +22,22 @@ fn opening() -> Opening {
 fn model(name: &str) -> AskedModel {
     AskedModel {
         name: name.to_owned(),
-        takes_reasoning: true,
+        reasoning: ReasoningRule::Echo,
         images: ImageRule::UserMessage,
-        takes_eager_input: true,
+        learnt: TraitSet::default(),
     }
 }
 
 /// A model that takes no reasoning.
 fn refusing_reasoning(name: &str) -> AskedModel {
-    AskedModel { takes_reasoning: false, ..model(name) }
+    learnt(name, UpstreamTrait::RefusesReasoning)
+}
+
+/// A model with a trait that its errors have told.
+fn learnt(name: &str, of: UpstreamTrait) -> AskedModel {
+    let mut model = model(name);
+    model.learnt.insert(of);
+    model
 }
 
 fn exchange(model: &str) -> Exchange {
@@ -192,7 +200,15 @@ fn messages_of(body: &str) -> &str {
 
 #[test]
 fn a_later_turn_sends_the_bytes_that_were_sent_before() {
-    for model in [model("m"), refusing_reasoning("m"), model("n"), refusing_reasoning("n")] {
+    let missing = UpstreamTrait::MissesReasoning;
+    for model in [
+        model("m"),
+        refusing_reasoning("m"),
+        learnt("m", missing),
+        model("n"),
+        refusing_reasoning("n"),
+        learnt("n", missing),
+    ] {
         let mut conversation = Conversation::new(opening());
         let rounds = ["m", "other", "m"].map(|writer| exchange(writer).to_record());
         for round in &rounds {
@@ -208,7 +224,7 @@ fn a_later_turn_sends_the_bytes_that_were_sent_before() {
         let body = later(recorded, &model);
 
         assert!(body.starts_with(messages_of(&before)), "{body}\n{before}");
-        let is_own = model.name == "m" && model.takes_reasoning;
+        let is_own = model.name == "m" && model.takes_reasoning();
         assert_eq!(body.contains(r#""reasoning_content":"hm""#), is_own);
         assert!(body.contains("So."));
     }
@@ -239,5 +255,113 @@ fn a_record_of_a_message_alone_and_an_empty_one_are_no_riddle() {
     for model in [model("m"), model("n")] {
         let body: Value = serde_json::from_str(&later(recorded.clone(), &model)).unwrap();
         assert_eq!(body["messages"].as_array().unwrap().len(), 2);
+    }
+}
+
+/// What each message of the assistant's says of its reasoning.
+fn reasoning_of(body: &str) -> Vec<Value> {
+    let body: Value = serde_json::from_str(body).unwrap();
+    let messages = body["messages"].as_array().unwrap().iter();
+    let assistants = messages.filter(|message| message["role"] == "assistant");
+    assistants.map(|message| message["reasoning_content"].clone()).collect()
+}
+
+#[test]
+fn w12_reasoning_that_is_missing_is_sent_empty() {
+    let plain = || {
+        let mut exchange = exchange("m");
+        exchange.assistant.as_object_mut().unwrap().shift_remove("reasoning_content");
+        exchange.has_reasoning = false;
+        exchange.to_record()
+    };
+    let client = r#"{"role":"assistant","content":"yes"}"#;
+    let client = HistoryPiece::Client(RawValue::from_string(client.to_owned()).unwrap());
+    let pieces = vec![client, HistoryPiece::Recorded(plain())];
+    let mut conversation = Conversation::new(Opening { pieces, ..opening() });
+    conversation.push(&exchange("m").to_record());
+    conversation.push(&plain());
+    conversation.push(&exchange("other").to_record());
+
+    assert!(conversation.would_heed(UpstreamTrait::MissesReasoning, Delivery::Streamed));
+    let body = text(&mut conversation, &learnt("m", UpstreamTrait::MissesReasoning));
+    assert_eq!(reasoning_of(&body), ["", "", "because", "", ""]);
+    let body = text(&mut conversation, &learnt("m", UpstreamTrait::MissesReasoningText));
+    assert_eq!(reasoning_of(&body), [" ", " ", "because", " ", " "]);
+    assert!(conversation.sends_reasoning(), "what was filled in can be refused");
+    let body = text(&mut conversation, &model("n"));
+    assert_eq!(reasoning_of(&body), vec![Value::Null; 5], "a fallback gets none of it");
+}
+
+#[test]
+fn w24_tools_that_a_model_refuses_are_left_out() {
+    let mut opening = opening();
+    opening.tool_choice = ToolChoice::Auto;
+    let mut conversation = Conversation::new(opening);
+    text(&mut conversation, &model("m"));
+    assert!(conversation.would_heed(UpstreamTrait::RefusesTools, Delivery::Streamed));
+    assert!(!conversation.would_heed(UpstreamTrait::RefusesToolsBesideFormat, Delivery::Streamed));
+
+    let body = text(&mut conversation, &learnt("m", UpstreamTrait::RefusesTools));
+
+    assert!(!body.contains("tool") && body.contains(r#""stream":true"#), "{body}");
+    assert!(!conversation.would_heed(UpstreamTrait::RefusesTools, Delivery::Streamed));
+}
+
+#[test]
+fn a_call_that_the_client_demands_keeps_the_tools() {
+    let mut conversation = Conversation::new(opening());
+    let body = text(&mut conversation, &learnt("m", UpstreamTrait::RefusesTools));
+    assert!(body.contains(r#""tool_choice":"required""#), "{body}");
+    assert!(!conversation.would_heed(UpstreamTrait::RefusesTools, Delivery::Streamed));
+}
+
+#[test]
+fn w23_beside_a_format_only_the_servers_own_tools_are_left_out() {
+    let fields = r#"{"model":"m","response_format":{"type":"json_object"}}"#;
+    let with = |client_tools: Vec<Box<RawValue>>| {
+        let fields = serde_json::from_str(fields).unwrap();
+        let tool_choice = ToolChoice::Auto;
+        Conversation::new(Opening { fields, client_tools, tool_choice, ..opening() })
+    };
+    let model = learnt("m", UpstreamTrait::RefusesToolsBesideFormat);
+    let trait_ = UpstreamTrait::RefusesToolsBesideFormat;
+
+    let mut conversation = with(Vec::new());
+    conversation.request(&self::model("m"), Delivery::Streamed);
+    assert!(conversation.would_heed(trait_, Delivery::Streamed));
+    assert!(!text(&mut conversation, &model).contains("tools"));
+
+    let mut conversation = with(vec![RawValue::from_string(r#"{"a":1}"#.to_owned()).unwrap()]);
+    assert!(text(&mut conversation, &model).contains(r#"{"type":"function"},{"a":1}"#));
+    assert!(!conversation.would_heed(trait_, Delivery::Streamed));
+}
+
+#[test]
+fn options_of_streams_that_are_refused_are_left_out() {
+    let mut conversation = Conversation::new(opening());
+    let body = text(&mut conversation, &learnt("m", UpstreamTrait::RefusesStreamOptions));
+    assert!(body.ends_with(r#","stream":true}"#), "{body}");
+}
+
+#[test]
+fn with_the_choice_none_tools_go_along_with_a_history_of_calls() {
+    let call = r#"{"role":"assistant","tool_calls":[{"id":"c"}]}"#;
+    let client = |text: &str| HistoryPiece::Client(RawValue::from_string(text.to_owned()).unwrap());
+    let recorded = HistoryPiece::Recorded(exchange("m").to_record());
+    let none = || Opening { tool_choice: ToolChoice::None, ..opening() };
+    for pieces in [vec![client(call)], vec![recorded]] {
+        let mut conversation = Conversation::new(Opening { pieces, ..none() });
+        for _ in 0..2 {
+            let body = text(&mut conversation, &model("m"));
+            assert!(body.contains(r#""tools":[{"type":"function"}]"#), "{body}");
+            assert!(body.contains(r#""tool_choice":"none""#), "{body}");
+            // It holds for every round.
+            conversation.push(&exchange("m").to_record());
+        }
+    }
+    for quiet in [r#"{"role":"user","content":"\"tool_calls\""}"#, r#"{"tool_calls":[]}"#] {
+        let pieces = vec![client(quiet)];
+        let body = text(&mut Conversation::new(Opening { pieces, ..none() }), &model("m"));
+        assert!(!body.contains("tool_choice") && !body.contains(r#""tools""#), "{body}");
     }
 }

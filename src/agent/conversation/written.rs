@@ -1,5 +1,6 @@
 //! Serialises one round for upstream: the assistant's message and the answers to its calls.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
@@ -20,7 +21,7 @@ const REPLACED_ID_CHARS: usize = 9;
 
 /// One serialised round. Only one form is kept: a turn never returns to a model it has left,
 /// and a model that has refused reasoning is sent none again, so what is removed is never
-/// needed later.
+/// needed later. Empty reasoning that was filled in can go again.
 #[derive(Debug)]
 pub(super) struct WrittenRound {
     /// The messages, with a leading comma unless they are the first of the request.
@@ -31,6 +32,8 @@ pub(super) struct WrittenRound {
     has_reasoning: bool,
     has_calls: bool,
     pictures: Option<Pictures>,
+    /// The `reasoning_content` that was filled in where there was none.
+    filler: Option<&'static str>,
 }
 
 /// A round that holds pictures.
@@ -60,10 +63,19 @@ impl Form {
     pub(super) fn of(writer: &str, model: &AskedModel) -> Self {
         match () {
             () if writer != model.name => Self::Foreign,
-            () if model.takes_reasoning => Self::Whole,
+            () if model.takes_reasoning() => Self::Whole,
             () => Self::WithoutReasoning,
         }
     }
+}
+
+/// What a round is changed to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) form: Form,
+    pub(super) images: ImageRule,
+    /// As in [`AskedModel::reasoning_filler`].
+    pub(super) filler: Option<&'static str>,
 }
 
 impl Exchange {
@@ -99,6 +111,7 @@ impl WrittenRound {
             has_reasoning: round.has_reasoning,
             has_calls: has_calls(messages),
             pictures,
+            filler: None,
         }
     }
 
@@ -111,6 +124,7 @@ impl WrittenRound {
             has_reasoning: false,
             has_calls: false,
             pictures: None,
+            filler: None,
         }
     }
 
@@ -142,9 +156,14 @@ impl WrittenRound {
             Some(pictures) if self.form == Form::Whole => &pictures.recorded[..],
             _ => self.bytes.strip_prefix(b",").unwrap_or(&self.bytes),
         };
+        let messages = match self.filler {
+            // What was filled in for one model is nothing that was said.
+            Some(_) => Cow::Owned(filled(messages, None)),
+            None => Cow::Borrowed(messages),
+        };
         let writer = self.model.as_deref().filter(|_| self.form != Form::Foreign);
         RecordedRound {
-            messages: format!("[{}]", String::from_utf8_lossy(messages)),
+            messages: format!("[{}]", String::from_utf8_lossy(&messages)),
             model: writer.unwrap_or(model).to_owned(),
             has_reasoning: self.has_reasoning(),
         }
@@ -153,26 +172,37 @@ impl WrittenRound {
     /// Removes what `model` must not be sent. `number` is the round's number among those with
     /// calls; it keeps replaced ids of different rounds apart.
     pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {
-        let Some(writer) = &self.model else { return };
+        let filler = model.reasoning_filler();
+        let fills = self.filler != filler;
+        self.filler = filler;
+        let Some(writer) = &self.model else {
+            if fills {
+                self.replace(|text| filled(text, filler));
+            }
+            return;
+        };
         // What was removed cannot be brought back.
         let form = self.form.max(Form::of(writer, model));
         let moves = self.pictures.as_ref().is_some_and(|pictures| pictures.rule != model.images);
         let strips = form > self.form && (form == Form::Foreign || self.has_reasoning);
         self.form = form;
-        if !strips && !moves {
+        if !strips && !moves && !fills {
             return;
         }
+        let shape = Shape { form, images: model.images, filler };
+        let recorded = self.pictures.as_mut().map(|pictures| {
+            pictures.rule = model.images;
+            pictures.recorded.clone()
+        });
+        self.replace(|text| in_shape(recorded.as_deref().unwrap_or(text), shape, number));
+    }
+
+    /// Replaces the messages by what `change` makes of them.
+    fn replace(&mut self, change: impl FnOnce(&[u8]) -> Vec<u8>) {
         let text = self.bytes.strip_prefix(b",").unwrap_or(&self.bytes);
         let is_first = text.len() == self.bytes.len();
-        let text = match &mut self.pictures {
-            Some(pictures) => {
-                pictures.rule = model.images;
-                &pictures.recorded[..]
-            }
-            None => text,
-        };
-        let changed = in_form(text, (form, model.images), number);
-        self.bytes = with_comma(&String::from_utf8(changed).expect("JSON is UTF-8"), is_first);
+        let changed = String::from_utf8(change(text)).expect("JSON is UTF-8");
+        self.bytes = with_comma(&changed, is_first);
     }
 }
 
@@ -193,26 +223,43 @@ pub(super) fn has_calls(messages: &str) -> bool {
     CALLS.find(messages.as_bytes()).is_some()
 }
 
-/// Writes messages of a record, which stand with commas between them, in another form.
-pub(super) fn in_form(
-    messages: &[u8],
-    (form, images): (Form, ImageRule),
-    number: usize,
-) -> Vec<u8> {
-    let parsed: Result<Vec<Value>, _> = serde_json::from_slice(&[b"[", messages, b"]"].concat());
-    let mut parsed = parsed.expect("we wrote it");
-    let assistants = parsed.iter_mut().filter(|message| message["role"] == "assistant");
-    for message in assistants.filter(|_| form != Form::Whole) {
-        drop_reasoning(message);
-        let content = message["content"].take();
-        message["content"] = message::content_without_reasoning(content);
+/// Writes messages of a record, which stand with commas between them, in another shape.
+pub(super) fn in_shape(messages: &[u8], shape: Shape, number: usize) -> Vec<u8> {
+    let mut parsed = parsed(messages);
+    for message in parsed.iter_mut().filter(|message| message["role"] == "assistant") {
+        if shape.form != Form::Whole {
+            drop_reasoning(message);
+            let content = message["content"].take();
+            message["content"] = message::content_without_reasoning(content);
+        }
+        if shape.filler.is_some() {
+            message::fill_reasoning(message, shape.filler);
+        }
     }
-    if form == Form::Foreign {
+    if shape.form == Form::Foreign {
         rename_calls(&mut parsed, number);
     }
-    pictures::put(&mut parsed, images);
+    pictures::put(&mut parsed, shape.images);
+    joined_messages(&parsed)
+}
+
+/// Writes messages with this text where reasoning is missing; `None` takes it out again.
+fn filled(messages: &[u8], filler: Option<&str>) -> Vec<u8> {
+    let mut parsed = parsed(messages);
+    for message in parsed.iter_mut().filter(|message| message["role"] == "assistant") {
+        message::fill_reasoning(message, filler);
+    }
+    joined_messages(&parsed)
+}
+
+fn parsed(messages: &[u8]) -> Vec<Value> {
+    let parsed: Result<Vec<Value>, _> = serde_json::from_slice(&[b"[", messages, b"]"].concat());
+    parsed.expect("they are valid JSON")
+}
+
+fn joined_messages(messages: &[Value]) -> Vec<u8> {
     let mut written = Vec::new();
-    for message in &parsed {
+    for message in messages {
         if !written.is_empty() {
             written.push(b',');
         }

@@ -43,6 +43,13 @@ struct Summary {
     asked: usize,
 }
 
+/// What a client is told of a long request that was refused without a reason.
+const UNEXPLAINED: &str = "upstream refused the request without a reason; it may be too long";
+
+/// The size from which a request to a model whose context is not known may be too long for it, in
+/// bytes.
+const LONG: usize = 200_000;
+
 impl Compacting {
     pub(super) fn size_estimate(&self) -> usize {
         self.summary.as_ref().map_or(0, |summary| summary.max + summary.text.len() + summary.asked)
@@ -61,9 +68,14 @@ impl TurnState {
         }
     }
 
-    /// Upstream says that the request is too long. Nothing of the round was forwarded.
+    /// Upstream says that the request is too long, or says nothing. Nothing of the round was
+    /// forwarded.
     pub(super) fn exceeded(&mut self, fault: &Fault, effects: &mut Vec<TurnEffect>) {
-        self.compacting.refused = Some(self.about_model(fault.unanswered()));
+        self.compacting.refused = Some(if fault.exceeds_context() {
+            self.told(fault)
+        } else {
+            ApiError::new(ErrorCode::ContextLengthExceeded, UNEXPLAINED)
+        });
         if self.compacting.tries < MAX_TRIES {
             self.compact(effects);
         } else {
@@ -202,6 +214,14 @@ impl TurnState {
     pub(super) fn record_compaction(&mut self, effects: &mut Vec<TurnEffect>) {
         if let Some(compacted) = self.compacting.pending.take() {
             effects.push(TurnEffect::Record(Entry::Compacted(compacted)));
+        }
+    }
+
+    /// Whether the request nearly fills the model's context, or may do so.
+    pub(super) fn is_long(&self) -> bool {
+        match self.limit() {
+            Some((limit, size)) => is_full(size, limit),
+            None => self.start.conversation.bytes() > LONG,
         }
     }
 

@@ -7,7 +7,6 @@ use crate::agent::beginning::Decided;
 use crate::agent::delegation::Resumption;
 use crate::agent::events::TurnEvent;
 use crate::agent::record::{Entry, SuspendedAgent};
-use crate::agent::settings::Refused;
 use crate::errors::ApiError;
 use crate::execution::ask::{Ask, Decision};
 use crate::execution::pipeline::{AdmittedCall, ToolResult};
@@ -17,7 +16,7 @@ use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
 use crate::openai::usage::Usage;
 use crate::tools::answer::AnswerText;
-use crate::upstream::{Fault, RequestBody};
+use crate::upstream::{Fault, Lesson, RequestBody};
 
 /// An event that the turn must react to.
 #[derive(Debug)]
@@ -171,8 +170,8 @@ pub(crate) enum TurnEffect {
     Abort,
     /// Frees these positions, all of them before the scheduler starts a call.
     Withdraw(Vec<Position>),
-    /// Remembers what this model refuses.
-    RememberRefusal(Refused, String),
+    /// Keeps what a request that succeeded has proven of its model.
+    Learn(Lesson),
     /// Ends the turn.
     Stop,
 }

@@ -26,8 +26,7 @@ use crate::agent::conversation::{Conversation, Opening};
 use crate::agent::events::Finished;
 use crate::agent::held_text::ContentRule;
 use crate::agent::record::{Asked, End, OpenCall, OpenRound, Outcome, RecordedRound};
-use crate::agent::settings::ImageRule;
-use crate::agent::settings::{AskedModel, Delivery, TurnSettings};
+use crate::agent::settings::{AskedModel, Delivery, ImageRule, ReasoningRule, TurnSettings};
 use crate::execution::ask::{About, Ask, Decision, GrantScope, Question, ShownEffect};
 use crate::execution::pipeline::Pipeline;
 use crate::hooks::Hooks;
@@ -41,7 +40,7 @@ use crate::tools::tool::{
     AnyTool, CallContext, Concurrency, StartRule as ToolStart, Tool, ToolError, ToolOutput, erase,
 };
 use crate::tools::toolset::Toolset;
-use crate::upstream;
+use crate::upstream::{self, TraitSet};
 use crate::workspace::Workspace;
 
 #[derive(Deserialize, JsonSchema)]
@@ -236,12 +235,13 @@ impl Bench {
     }
 
     fn refuse_reasoning(&mut self) -> &mut Self {
-        let error = ErrorObject {
-            message: "property 'reasoning_content' is unsupported".to_owned(),
-            ..ErrorObject::default()
-        };
+        self.refuse(400, "property 'reasoning_content' is unsupported")
+    }
+
+    fn refuse(&mut self, status: u16, message: &str) -> &mut Self {
+        let error = ErrorObject { message: message.to_owned(), ..ErrorObject::default() };
         let refusal =
-            upstream::fault::Refusal { status: 400, error, retry_after: None, is_keyless: false };
+            upstream::fault::Refusal { status, error, retry_after: None, is_keyless: false };
         self.on(Event::Faulted { fault: Fault::Status(refusal), jitter: 0.5 })
     }
 
@@ -327,8 +327,8 @@ impl Bench {
                     let positions: Vec<_> = positions.iter().map(ToString::to_string).collect();
                     format!("withdraw:{}", positions.join(","))
                 }
-                TurnEffect::RememberRefusal(refused, model) => {
-                    format!("refuses:{model}:{refused:?}")
+                TurnEffect::Learn(lesson) => {
+                    format!("learns:{}:{:?}", lesson.model, lesson.learnt)
                 }
                 TurnEffect::JudgeAhead(positions) => format!("ahead:{positions:?}"),
                 TurnEffect::Decide(position, _) => format!("decide:{position}"),
@@ -511,9 +511,9 @@ fn tool_message(id: &str, content: &str) -> Box<RawValue> {
 fn asked(model: &str) -> AskedModel {
     AskedModel {
         name: model.to_owned(),
-        takes_reasoning: true,
+        reasoning: ReasoningRule::default(),
         images: ImageRule::default(),
-        takes_eager_input: true,
+        learnt: TraitSet::default(),
     }
 }
 
@@ -839,14 +839,59 @@ fn a_call_left_half_open_at_a_proper_end_is_a_death() {
 }
 
 #[test]
-fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered() {
+fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered_once_it_answers() {
     let mut bench = Bench::new("m", &[]);
     bench.delta(&json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
     bench.finish("tool_calls").done().answer(0, "x");
     assert_eq!(bench.messages()[0]["reasoning_content"], "hm");
     bench.log();
-    bench.refuse_reasoning().expect("hang refuses:m:Reasoning ask");
+    bench.refuse_reasoning().expect("hang ask");
     assert_eq!(bench.messages()[0]["reasoning_content"], Value::Null);
+    bench.text("So.").finish("stop").done();
+    bench.expect(r#"text"So." hang learns:m:RefusesReasoning FINISHED:stop STOP"#);
+}
+
+#[test]
+fn w51_nothing_is_learnt_from_a_second_refusal() {
+    let mut bench = Bench::new("m", &[]);
+    bench.delta(&json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
+    bench.finish("tool_calls").done().answer(0, "x");
+    bench.log();
+    bench.refuse_reasoning().refuse_reasoning();
+    bench.expect("hang ask hang FAILED:upstream_rejected STOP");
+}
+
+#[test]
+fn w12_reasoning_that_is_missing_is_sent_empty_then_blank() {
+    let mut bench = Bench::new("m", &[]);
+    bench.call(0, "Look", A).started(0).finish("tool_calls").done().answer(0, "x");
+    bench.log();
+    let missing = "reasoning_content is missing in assistant tool call message at index 1";
+    bench.refuse(400, missing).expect("hang ask");
+    assert_eq!(bench.messages()[0]["reasoning_content"], "");
+    bench.refuse(400, missing).expect("hang ask");
+    assert_eq!(bench.messages()[0]["reasoning_content"], " ");
+    bench.text("So.").finish("stop").done();
+    bench.expect(r#"text"So." hang learns:m:MissesReasoningText FINISHED:stop STOP"#);
+}
+
+#[test]
+fn w46_a_call_that_the_provider_could_not_read_is_asked_for_once_more() {
+    let mut bench = Bench::new("m", &[]);
+    let failed = "Failed to call a function. Please adjust your prompt.";
+    bench.refuse(400, failed).expect("round1 ask hang ask");
+    bench.refuse(400, failed).expect("hang FAILED:upstream_invalid STOP");
+}
+
+#[test]
+fn an_answer_that_stays_empty_costs_two_requests_where_the_second_fails() {
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("stop").done().expect("round1 ask hang ask");
+    bench.refuse(500, "list index out of range").expect("hang FAILED:empty_response STOP");
+
+    let mut bench = Bench::new("m", &[]);
+    bench.finish("stop").done().refuse(503, "Overloaded");
+    bench.expect("round1 ask hang ask hang ask+500ms");
 }
 
 #[test]

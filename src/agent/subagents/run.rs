@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::follow::{EndRecorder, follow};
@@ -167,7 +168,6 @@ impl AgentStarter {
             session: Arc::clone(&self.family.session),
             agent: Arc::clone(&run.context),
             subagents: Some(Arc::new(below)),
-            refusals: Arc::clone(&services.refusals),
             reservation: services.memory_budget.reservation(),
             recorder: Arc::clone(&recorder) as Arc<dyn Recorder>,
             // The turn of the call that started it is stopped, and drops it.
@@ -196,8 +196,8 @@ impl AgentStarter {
 
     fn turn_start(&self, run: &Run, beginning: Beginning) -> TurnStart {
         let services = &self.family.services;
-        let has_refused = |member, name: &str| services.refusals.contains(member, name);
-        let model = AskedModel::new(run.record.model.clone(), &services.model_rules, has_refused);
+        let learnt = services.upstream.traits().of(&run.record.model, Instant::now());
+        let model = AskedModel::new(run.record.model.clone(), &services.model_rules, learnt);
         let pieces = run.pieces.clone();
         let pipeline = Pipeline::clone(&run.pipeline);
         let mut settings = services.turns.clone();

@@ -31,7 +31,7 @@ use crate::openai::Body;
 use crate::openai::request::ToolChoice;
 use crate::permissions::Mode;
 use crate::sessions::id_sources;
-use crate::sessions::request::ChatRequest;
+use crate::sessions::request::{ChatRequest, UncalledTools};
 use crate::text;
 use crate::tools::catalogue::{ToolCatalogue, ToolSnapshot};
 use crate::tools::settings::ToolSettings;
@@ -115,8 +115,10 @@ pub(crate) fn validate(
         client.tools.retain(|tool| only.contains(&tool.name));
         ours = ours.only(only);
     }
+    let mut uncalled = UncalledTools::default();
     if matches!(choice.choice, ToolChoice::None) {
-        (ours, client.tools) = (Toolset::default(), Vec::new());
+        uncalled.servers = std::mem::take(&mut ours);
+        uncalled.clients = std::mem::take(&mut client.tools);
     }
     Ok(ChatRequest {
         model: model.into_owned(),
@@ -127,6 +129,7 @@ pub(crate) fn validate(
         tool_choice: choice.choice,
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),
         client_tools: client.tools,
+        uncalled,
         fields: forwarded(&fields),
         names_progress: extension.progress.is_some(),
         progress: extension.progress,

@@ -177,7 +177,6 @@ fn sessions(
     Sessions {
         agents: Arc::new(AgentServices {
             upstream: Arc::clone(&upstream),
-            refusals: Arc::default(),
             memory_budget: memory_budget.clone(),
             model_rules: Arc::default(),
             context_limits: Arc::new(context_limits.clone()),
@@ -199,7 +198,6 @@ fn sessions(
         model_rules: Arc::default(),
         prompt: agent::prompt::PromptSettings::default(),
         progress: Progress::None,
-        refusals: Arc::default(),
         memory_budget,
         store: Arc::clone(store),
         running: Arc::clone(running),

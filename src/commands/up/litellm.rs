@@ -69,6 +69,11 @@ impl LaunchPlan {
         format!("http://{}/v1", self.address)
     }
 
+    /// Where its output goes.
+    pub(super) fn log(&self) -> PathBuf {
+        self.directory.join("litellm.log")
+    }
+
     /// LiteLLM's own command line. It names the number of workers even if that is 1, because
     /// LiteLLM also takes it from the environment.
     fn arguments(&self) -> Vec<OsString> {
@@ -107,7 +112,7 @@ impl Litellm {
     /// Starts LiteLLM. It gets the variables of this process over a pipe, so that its
     /// initial environment does not show them.
     pub(super) async fn start(python: &Python, plan: &LaunchPlan) -> Result<Self, UpError> {
-        let log = plan.directory.join("litellm.log");
+        let log = plan.log();
         let output = log::create(&log)?;
         let errors = output.try_clone().map_err(|error| UpError::file(&log, error))?;
         let module = python.module("litellm.proxy.proxy_cli", plan.arguments(), &plan.directory);

@@ -10,6 +10,7 @@ use super::error::UpError;
 use super::{DEMO_BASE, models};
 use crate::config::environment::Variables;
 use crate::named_file;
+use crate::secret::Secret;
 use crate::upstream::ModelHints;
 
 /// The configuration of LiteLLM that comes with toolhand.
@@ -42,15 +43,35 @@ impl LitellmConfig {
             let yaml = String::from_utf8_lossy(&yaml).into_owned();
             // LiteLLM runs in another directory, so the path must be absolute.
             let path = path.canonicalize().map_err(fault)?;
-            let (left_out, model_hints) = (Vec::new(), ModelHints::default());
-            return Ok(Self { path, yaml, left_out, model_hints });
+            let origins = models::origins(&yaml);
+            let offered = origins.keys().cloned().collect();
+            let model_hints = ModelHints { offered, origins, ..ModelHints::default() };
+            let model_hints = with_keys(model_hints, variables);
+            return Ok(Self { path, yaml, left_out: Vec::new(), model_hints });
         }
         let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
         let chosen = models::choose(SHIPPED, is_set);
         let path = write_config(directory, &chosen.yaml)?;
-        let (left_out, model_hints) = (chosen.hints(), chosen.model_hints());
+        let left_out = chosen.hints();
+        let model_hints = with_keys(chosen.model_hints(), variables);
         Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
     }
+}
+
+/// The hints, with the keys that no error may repeat.
+fn with_keys(mut hints: ModelHints, variables: &Variables) -> ModelHints {
+    for origin in hints.origins.values_mut() {
+        let values = origin.variables.iter().filter_map(|name| variables.get(name));
+        origin.keys = values.map(|value| Secret::new(value.to_string_lossy())).collect();
+    }
+    hints
+}
+
+/// The models that our own configuration would offer with these variables, and those that it would
+/// leave out.
+pub(in crate::commands) fn shipped_hints(variables: &Variables) -> ModelHints {
+    let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
+    models::choose(SHIPPED, is_set).model_hints()
 }
 
 fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {

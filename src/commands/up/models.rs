@@ -4,12 +4,17 @@
 //! Reads our own `litellm-config.yaml` line by line; a test checks that it has this form.
 //! An operator's configuration is used unchanged.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 
-use crate::upstream::ModelHints;
+use crate::upstream::{ModelHints, ModelOrigin};
 
 /// How LiteLLM's configuration refers to a variable.
 const REFERENCE: &str = "os.environ/";
+
+/// The prefix of our own variables.
+const OWN_PREFIX: &str = "TOOLHAND_";
 
 /// The first line of an entry in `model_list`.
 const ENTRY: &str = "  - model_name: ";
@@ -48,6 +53,53 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
     chosen
 }
 
+/// What stands behind each name of a configuration in any layout of lines. What is written in
+/// braces is not found.
+pub(super) fn origins(yaml: &str) -> BTreeMap<String, ModelOrigin> {
+    let mut origins = BTreeMap::new();
+    let mut items: Vec<Vec<&str>> = Vec::new();
+    // How deep the list's items stand, and whether the lines still belong to the last of them.
+    let mut depth_of_items = None;
+    let mut is_in_item = false;
+    for line in yaml.lines() {
+        let content = line.trim_start();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let depth = line.len() - content.len();
+        let is_outside = depth_of_items.is_none_or(|known| depth <= known);
+        if let Some(first) = content.strip_prefix("- ").filter(|_| is_outside) {
+            depth_of_items = Some(depth);
+            items.push(vec![first]);
+            is_in_item = true;
+        } else if is_outside {
+            is_in_item = false;
+        } else if let Some(item) = items.last_mut().filter(|_| is_in_item) {
+            item.push(content);
+        }
+    }
+    for item in items {
+        let value = |key: &str| item.iter().find_map(|line| scalar(line, key));
+        let Some(name) = value("model_name") else { continue };
+        let read = item.iter().flat_map(|line| variables(line));
+        // What toolhand sets itself is nothing to look at.
+        let mut read: Vec<_> = read.filter(|name| !name.starts_with(OWN_PREFIX)).collect();
+        read.dedup();
+        let variables = read.into_iter().map(str::to_owned).collect();
+        let model = value("model").unwrap_or(name).to_owned();
+        let origin = ModelOrigin { model, variables, keys: Vec::new() };
+        origins.entry(name.to_owned()).or_insert(origin);
+    }
+    origins
+}
+
+/// The value of a line `key: value`.
+fn scalar<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let value = line.trim_start().strip_prefix(key)?.trim_start().strip_prefix(':')?;
+    let value = value.split(" #").next()?.trim().trim_matches(['"', '\'']);
+    (!value.is_empty()).then_some(value)
+}
+
 /// The first model of a configuration in any layout.
 pub(super) fn first(yaml: &str) -> Option<&str> {
     let name = yaml.lines().find_map(|line| {
@@ -62,7 +114,8 @@ impl ModelChoice {
         let left_out = self.left_out.iter().flat_map(|(variable, models)| {
             models.iter().map(move |model| (model.clone(), format!("set {variable}")))
         });
-        ModelHints { offered: self.kept.clone(), left_out: left_out.collect() }
+        let origins = origins(&self.yaml);
+        ModelHints { offered: self.kept.clone(), left_out: left_out.collect(), origins }
     }
 
     /// One line for each missing variable, with the models that it would enable.
@@ -75,7 +128,8 @@ impl ModelChoice {
 }
 
 fn variables(entry: &str) -> impl Iterator<Item = &str> {
-    entry.split(REFERENCE).skip(1).filter_map(|rest| rest.split_whitespace().next())
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '}');
+    entry.split(REFERENCE).skip(1).filter_map(move |rest| rest.split(ends).next())
 }
 
 #[cfg(test)]
@@ -128,6 +182,38 @@ litellm_settings:
         assert_eq!(first("model_list:\n- model_name: \"a b\" # c\n"), Some("a b"));
         assert_eq!(first("-   litellm_params: {}\n    model_name: 'x'\n"), Some("x"));
         assert_eq!(first("# nothing\n"), None);
+    }
+
+    #[test]
+    fn the_origin_of_each_name_is_found_in_any_layout() {
+        let yaml = "\
+model_list:
+- model_name: \"fast\" # the usual one
+  litellm_params:
+    model: groq/llama # quick
+    api_key: \"os.environ/GROQ_API_KEY\"
+-   litellm_params:
+        model: azure/gpt
+        api_key: os.environ/AZURE_API_KEY
+        api_base: os.environ/AZURE_API_BASE
+    model_name: big
+litellm_settings:
+  callbacks:
+    - one
+";
+        let origin = |model: &str, variables: &[&str]| ModelOrigin {
+            model: model.to_owned(),
+            variables: variables.iter().map(|name| (*name).to_owned()).collect(),
+            keys: Vec::new(),
+        };
+        let found = origins(yaml);
+        assert_eq!(found["fast"], origin("groq/llama", &["GROQ_API_KEY"]));
+        assert_eq!(found["big"], origin("azure/gpt", &["AZURE_API_KEY", "AZURE_API_BASE"]));
+        assert_eq!(found.len(), 2);
+        let ours = origins(OURS);
+        assert_eq!(ours["demo"], origin("openai/demo", &[]));
+        assert_eq!(ours["opus"], origin("anthropic/claude-opus-5-5", &["ANTHROPIC_API_KEY"]));
+        assert_eq!(ours["ollama/*"], origin("ollama_chat/*", &["OLLAMA_API_BASE"]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tests the error that a client gets for every failure. The bodies are those of LiteLLM
 //! 1.106.2.
 
+use super::UpstreamTrait::{RefusesEagerInput, RefusesReasoning, RefusesTools};
 use super::*;
 
 fn status(status: u16, body: &str) -> Fault {
@@ -207,30 +208,104 @@ fn a_page_is_no_sentence_to_pass_on() {
 }
 
 #[test]
-fn knows_a_refusal_of_reasoning_by_the_member_it_names() {
-    for text in [
-        "litellm.BadRequestError: GroqException - property 'reasoning_content' is unsupported",
-        "messages.1.thinking_blocks: extra inputs are not permitted",
-        "Unknown name \"reasoning_details\"",
-        "Unrecognized field 'reasoning'",
-    ] {
-        assert!(status(400, &message(text)).refuses_reasoning(), "{text}");
+fn only_a_refusal_says_what_is_refused() {
+    let of = |code, text: &str| status(code, &message(text)).complaints().traits;
+    let eager = "Unknown parameter: 'tools[0].function.eager_input_streaming'.";
+    for code in [400, 422] {
+        assert_eq!(of(code, "'reasoning_content' is unsupported"), [RefusesReasoning]);
+        assert_eq!(of(code, eager), [RefusesEagerInput]);
     }
-    for text in ["'reasoning_effort' is unsupported", "not for reasoning models", "no"] {
-        assert!(!status(400, &message(text)).refuses_reasoning(), "{text}");
+    for code in [401, 429, 500, 503] {
+        assert_eq!(of(code, "'reasoning_content' is unsupported"), []);
+        assert_eq!(of(code, eager), []);
     }
-    assert!(!status(500, &message("'reasoning_content'")).refuses_reasoning());
-    assert!(!Fault::Idle(Duration::ZERO).refuses_reasoning());
+    assert_eq!(of(404, "No endpoints found that support tool use."), [RefusesTools]);
+    assert_eq!(of(500, "tools param requires --jinja flag"), [RefusesTools]);
+    assert_eq!(Fault::Idle(Duration::ZERO).complaints().traits, []);
 }
 
 #[test]
-fn knows_a_refusal_of_eager_input_streaming_by_its_name() {
-    let text = "Unknown parameter: 'tools[0].function.eager_input_streaming'.";
-    for code in [400, 422] {
-        assert!(status(code, &message(text)).refuses_eager_input());
+fn w24_a_404_keeps_the_providers_sentence() {
+    for (text, code) in [
+        ("No endpoints found matching your data policy.", ErrorCode::UpstreamRejected),
+        ("No allowed providers are left for it.", ErrorCode::UpstreamRejected),
+        ("The model `gpt-9` does not exist", ErrorCode::ModelNotFound),
+        ("model 'llama' not found, try pulling it first", ErrorCode::ModelNotFound),
+    ] {
+        let fault = status(404, &message(text));
+        check(&fault, code);
+        assert_eq!(fault.api_error().message, text);
+        assert!(fault.allows_fallback());
     }
-    assert!(!status(500, &message(text)).refuses_eager_input());
-    assert!(!status(400, &message("no streaming of input")).refuses_eager_input());
+    let through = "litellm.NotFoundError: AnthropicException - {\"type\":\"error\",\"error\":\
+                   {\"type\":\"not_found_error\",\"message\":\"model: claude-9\"}}";
+    let error = status(404, &message(through)).api_error();
+    assert_eq!((error.code, error.message.as_str()), (ErrorCode::ModelNotFound, "model: claude-9"));
+}
+
+#[test]
+fn w46_a_call_that_the_provider_could_not_read_is_a_bad_sample() {
+    for (code, text) in [
+        (
+            400,
+            "litellm.BadRequestError: GroqException - {\"error\":{\"message\":\"Failed to call a \
+             function. Please adjust your prompt.\",\"type\":\"invalid_request_error\",\"code\":\
+             \"tool_use_failed\",\"failed_generation\":\"<function=Read>\"}}",
+        ),
+        (400, "tool call validation failed: attempted to call tool 'x'"),
+        (500, "error parsing tool call: raw='{', err=unexpected end of JSON input"),
+    ] {
+        let fault = status(code, &message(text));
+        assert!(fault.is_bad_sample() && !fault.is_passing(), "{text}");
+        check(&fault, ErrorCode::UpstreamInvalid);
+    }
+    let code = Some("tool_use_failed".to_owned());
+    let frame = Fault::Frame(ErrorObject { message: "Failed".into(), kind: None, code });
+    assert!(frame.is_bad_sample());
+    for text in [
+        "temperature must be below 2",
+        "Failed to parse tool call arguments for tool 'x' (Anthropic tool invoke). Error: y",
+    ] {
+        assert!(!status(400, &message(text)).is_bad_sample(), "{text}");
+    }
+}
+
+#[test]
+fn a_model_group_of_litellms_is_no_part_of_the_request() {
+    let text = "litellm.BadRequestError: OpenAIException - temperature is not supported\n\n\
+                LiteLLM: model group 'reasoning' failed with the error above.";
+    assert_eq!(status(400, &message(text)).complaints().traits, []);
+}
+
+#[test]
+fn litellm_has_words_of_its_own_for_a_whole_answer_without_a_message() {
+    for (code, text) in [
+        (
+            400,
+            "Invalid request format: litellm.InternalServerError: Invalid response object Traceback",
+        ),
+        (500, "OpenAIException - Expecting value: line 1 column 1 (char 0)"),
+        (
+            500,
+            "litellm.APIError: LiteLLM: provider returned 'choices' that is not a list (NoneType).",
+        ),
+    ] {
+        assert!(status(code, &message(text)).is_an_empty_answer(), "{text}");
+    }
+    let other = status(500, &message("CUDA out of memory"));
+    assert!(!other.is_an_empty_answer() && other.may_be_an_empty_answer());
+    assert!(!status(503, &message("busy")).may_be_an_empty_answer());
+}
+
+#[test]
+fn w25_a_refusal_without_a_reason_is_known() {
+    for (code, text) in [(400, "Bad Request"), (413, "Payload Too Large"), (500, "")] {
+        assert!(status(code, text).is_unexplained(), "{code} {text}");
+    }
+    assert!(status(413, "<html>413</html>").is_unexplained());
+    for (code, text) in [(400, "temperature must be below 2"), (500, "CUDA error"), (503, "")] {
+        assert!(!status(code, text).is_unexplained(), "{code} {text}");
+    }
 }
 
 #[test]

@@ -419,6 +419,20 @@ fn v17_a_chosen_tool_exists() {
     let chosen = accept(json!({ "tool_choice": function("a"), "tools": [tool("a")] }));
     assert!(matches!(&chosen.tool_choice, ToolChoice::Named { name, .. } if name == "a"));
     assert!(matches!(accept(json!({ "tool_choice": "none" })).tool_choice, ToolChoice::None));
+    for word in ["auto", "none", "required"] {
+        let of =
+            |choice: Value| format!("{:?}", accept(json!({ "tool_choice": choice })).tool_choice);
+        assert_eq!(of(json!({ "type": word })), of(json!(word)), "w32");
+    }
+    for flat in ["function", "tool"] {
+        let choice = json!({ "type": flat, "name": "Bash" });
+        let chosen = accept(json!({ "tool_choice": choice })).tool_choice;
+        let ToolChoice::Named { name, object } = chosen else { panic!("{chosen:?}") };
+        assert_eq!((name.as_str(), object.get()), ("Bash", function("Bash").to_string().as_str()));
+        let choice = json!({ "type": flat, "name": "nobody" });
+        let param = "tool_choice.function.name";
+        refuse(json!({ "tool_choice": choice }), ErrorCode::InvalidValue, param);
+    }
     let required = accept(json!({ "tool_choice": "required" }));
     assert!(matches!(required.tool_choice, ToolChoice::Required));
 }

@@ -1,5 +1,8 @@
 //! Reads the client's own tools and its `tool_choice`.
 
+use std::borrow::Cow;
+
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::{
@@ -133,6 +136,12 @@ pub(super) struct Choice {
     pub(super) only: Option<Vec<String>>,
 }
 
+impl From<ToolChoice> for Choice {
+    fn from(choice: ToolChoice) -> Self {
+        Self { choice, only: None }
+    }
+}
+
 /// Reads `tool_choice`, and checks that the tools it names exist.
 pub(super) fn choice(
     fields: &Object<'_>,
@@ -145,7 +154,7 @@ pub(super) fn choice(
     };
     let is_any_there = !client.is_empty() || server.names().next().is_some();
     let choice = match json::string(choice) {
-        Some(word) => Choice { choice: read_word(&word)?, only: None },
+        Some(word) => read_word(&word)?.into(),
         None => read_object(choice, &is_there)?,
     };
     if matches!(choice.choice, ToolChoice::Required) && !is_any_there {
@@ -167,11 +176,28 @@ fn read_word(word: &str) -> Result<ToolChoice, ApiError> {
 fn read_object(raw: &RawValue, is_there: &dyn Fn(&str) -> bool) -> Result<Choice, ApiError> {
     let object = required_object(raw, "tool_choice")?;
     let kind = required_string(&object, "type", "tool_choice.type")?;
-    if kind == "allowed_tools" {
-        return read_allowed(&object, is_there);
+    match kind.as_ref() {
+        "allowed_tools" => return read_allowed(&object, is_there),
+        // Some clients write the words as objects, as Anthropic's API has them.
+        "auto" | "none" | "required" => return read_word(&kind).map(Choice::from),
+        "any" => return Ok(ToolChoice::Required.into()),
+        _ => {}
+    }
+    if let Some(name) = flatly_named(&object, &kind) {
+        let object =
+            json::raw(json!({ "type": "function", "function": { "name": name } }).to_string());
+        named(&required_object(&object, "tool_choice")?, "tool_choice", is_there)?;
+        return Ok(ToolChoice::Named { name, object }.into());
     }
     let name = named(&object, "tool_choice", is_there)?;
-    Ok(Choice { choice: ToolChoice::Named { name, object: raw.to_owned() }, only: None })
+    Ok(ToolChoice::Named { name, object: raw.to_owned() }.into())
+}
+
+/// The name in `{type: "function", name}`, as the Responses API has it, and in
+/// `{type: "tool", name}`, as Anthropic's has it.
+fn flatly_named(object: &Object<'_>, kind: &str) -> Option<String> {
+    let is_flat = matches!(kind, "tool" | "function") && object.get(kind).is_none();
+    object.string("name").filter(|_| is_flat).map(Cow::into_owned)
 }
 
 /// The name in `{type: "function", function: {name}}` or the same form for `custom`.
