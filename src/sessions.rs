@@ -15,6 +15,7 @@ mod client_calls;
 pub(crate) mod context_limits;
 mod decisions;
 mod export;
+mod heard;
 pub(crate) mod id_sources;
 pub(crate) mod in_use;
 mod kept_rules;

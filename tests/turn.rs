@@ -17,6 +17,7 @@ mod response_format;
 mod sent_upstream;
 mod start;
 mod unstreamed;
+mod wire;
 
 use serde_json::Value;
 

@@ -26,7 +26,7 @@ impl ErrorObject {
         }
     }
 
-    fn from_value(value: Value) -> Self {
+    pub(crate) fn from_value(value: Value) -> Self {
         match value {
             Value::Object(mut members) => Self {
                 message: members.remove("message").and_then(text).unwrap_or_default(),
