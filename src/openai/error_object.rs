@@ -15,6 +15,8 @@ pub(crate) struct ErrorObject {
     /// The code as text, even where upstream sends a number. LiteLLM sends `"500"` and
     /// `"None"`.
     pub(crate) code: Option<String>,
+    /// Whether no `error` member says so: it is known as an error by a word or by its form alone.
+    pub(crate) is_inferred: bool,
 }
 
 impl ErrorObject {
@@ -32,6 +34,7 @@ impl ErrorObject {
                 message: members.remove("message").and_then(text).unwrap_or_default(),
                 kind: members.remove("type").and_then(text),
                 code: members.remove("code").and_then(text),
+                is_inferred: false,
             },
             other => Self { message: text(other).unwrap_or_default(), ..Self::default() },
         }

@@ -86,7 +86,7 @@ impl<'a> Alignment<'a> {
             // A turn of which the client kept no answer, since it was stopped or went on without
             // the client: its words stand before those of a later turn. That is looked at first,
             // since answers may begin alike.
-            let may_be_cut = group.last().is_some_and(|turn| turn.heard().may_be_cut());
+            let may_be_cut = group.last().is_some_and(|turn| turn.delivery().may_be_cut());
             if let Some(last) = left.last().filter(|_| may_be_cut && ends_with(left, sent)) {
                 alignment.behind.insert(last.index, group);
                 left = alignment.take_users(left, sent);
@@ -106,7 +106,7 @@ impl<'a> Alignment<'a> {
         // The same digest is of the same words.
         last.row.digests.is_some_and(|own| own.link == link.own)
             || (ids_fit(link, &group.client_call_ids(), last.row.status)
-                && shows(link, &group.said(), last.heard()))
+                && shows(link, &group.said(), last.delivery()))
     }
 
     /// Notes the user messages whose words are unchanged. Returns those before the turn's.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::client_calls::CallDigest;
-use super::heard::Heard;
+use super::delivery_state::DeliveryState;
 use super::message_json;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
@@ -177,8 +177,8 @@ impl TurnRecord {
     }
 
     /// How much of the turn its client can have heard.
-    pub(crate) fn heard(&self) -> Heard {
-        Heard::of(self.row.status, &self.body)
+    pub(crate) fn delivery(&self) -> DeliveryState {
+        DeliveryState::new(self.row.status, self.body.unheard)
     }
 
     /// The tokens of the conversation when they were last counted, and of what the turn said

@@ -249,7 +249,7 @@ fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
 pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
     /// More than anyone needs to know what happened.
     const MAX_LINES: usize = 50;
-    let cut = attempts.iter().rev().filter(|turn| turn.heard().may_be_cut());
+    let cut = attempts.iter().rev().filter(|turn| turn.delivery().may_be_cut());
     let steps = cut.flat_map(|turn| own_steps(turn, false));
     let mut lines: Vec<String> = steps.flat_map(|step| done_in(&step)).collect();
     if lines.is_empty() {
@@ -261,8 +261,8 @@ pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
         lines.push(format!("and {more} more"));
     }
     let text = format!(
-        "An earlier attempt to answer this was interrupted, or nobody heard its end. These calls of it had been made; do \
-         not repeat what need not be done twice:\n{}",
+        "An earlier attempt to answer this was interrupted, or nobody heard its end. These calls \
+         of it had been made; do not repeat what need not be done twice:\n{}",
         lines.join("\n")
     );
     Some(Reminder::new(text).to_string())

@@ -60,7 +60,7 @@ pub(super) fn find(members: &Map<String, Value>) -> Option<ErrorObject> {
     let is_error = says_error(members)
         || ERRORS.iter().any(|name| members.get(*name).is_some_and(is_something))
         || members.get("success") == Some(&Value::Bool(false))
-        || (has_message(members) && (has_failure_code(members) || has_nothing_else(members)));
+        || (has_message(members) && has_failure_code(members));
     is_error.then(|| written(members))
 }
 
@@ -68,9 +68,14 @@ pub(super) fn find(members: &Map<String, Value>) -> Option<ErrorObject> {
 pub(crate) fn in_text(text: &str) -> ErrorObject {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(members)) => find(&members).unwrap_or_else(|| written(&members)),
-        Ok(Value::String(message)) => ErrorObject { message, ..ErrorObject::default() },
-        _ => ErrorObject { message: text.to_owned(), ..ErrorObject::default() },
+        Ok(Value::String(message)) => inferred(message),
+        _ => inferred(text.to_owned()),
     }
+}
+
+/// An error of which nothing but its words is known.
+pub(super) fn inferred(message: String) -> ErrorObject {
+    ErrorObject { message, is_inferred: true, ..ErrorObject::default() }
 }
 
 /// Whether the value of a member that names an error tells one: `null`, `false`, `0`, `""`, `[]`
@@ -98,15 +103,6 @@ fn says_error(members: &Map<String, Value>) -> bool {
 fn has_message(members: &Map<String, Value>) -> bool {
     let texts = MESSAGES.iter().filter_map(|name| members.get(*name)?.as_str());
     texts.into_iter().any(|text| !text.is_empty())
-}
-
-/// Whether there is nothing beside a message and ids: what a gateway says in its own name.
-fn has_nothing_else(members: &Map<String, Value>) -> bool {
-    let is_id = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        name.ends_with("id") || matches!(name.as_str(), "created" | "timestamp" | "model")
-    };
-    members.keys().all(|name| MESSAGES.contains(&name.as_str()) || is_id(name))
 }
 
 fn has_failure_code(members: &Map<String, Value>) -> bool {
@@ -160,6 +156,7 @@ fn written(members: &Map<String, Value>) -> ErrorObject {
         message: named.unwrap_or_else(|| Value::Object(members.clone()).to_string()),
         kind: text(&["type"]),
         code: text(&CODES),
+        is_inferred: true,
     }
 }
 
@@ -194,6 +191,11 @@ mod tests {
         check(r#"{"detail":[{"msg":"field required","type":"missing"}]}"#, "field required", None);
         check(r#"{"type":"error","message":"overloaded"}"#, "overloaded", None);
         check(r#"{"type":"error","error":{"type":"x","message":"m"}}"#, "m", None);
+        check(
+            r#"{"event":"error","data":{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}}"#,
+            "Overloaded",
+            None,
+        );
         check(r#"{"error":"just a text"}"#, "just a text", None);
         check(r#"{"errors":[{"message":"first","code":7}]}"#, "first", Some("7"));
         check(
@@ -212,7 +214,6 @@ mod tests {
             "no balance",
             Some("1008"),
         );
-        check(r#"{"message":"Endpoint request timed out"}"#, "Endpoint request timed out", None);
         check(r#"{"status":"error","message":"m"}"#, "m", Some("error"));
         check(r#"{"object":"error","choices":[],"message":"m"}"#, "m", None);
         check(
@@ -238,6 +239,7 @@ mod tests {
             r#"{"error":null,"detail":null,"code":200,"message":"success"}"#,
             r#"{"base_resp":{"status_code":0,"status_msg":""}}"#,
             r#"{"type":"heartbeat","message":"still here"}"#,
+            r#"{"message":"welcome"}"#,
             r#"{"id":"x","object":"chat.completion.chunk","error":{}}"#,
         ] {
             let read = Chunk::parse(ping);

@@ -15,8 +15,10 @@ pub(crate) enum FinishWord {
     Reason(FinishReason),
     /// A spelling of null: the answer goes on.
     Nothing,
-    /// A failure, or a word that nobody knows. What it ends is not known to be whole.
+    /// A word of failure.
     Failure,
+    /// A word that nobody knows. What it ends is not known to be whole, or meant.
+    Unknown,
 }
 
 /// Words for a good end, in letters and digits alone.
@@ -92,8 +94,17 @@ impl FinishWord {
             (&CALLS[..], FinishReason::ToolCalls),
         ];
         let group = groups.into_iter().find(|(words, _)| words.contains(&known));
-        group.map_or(Self::Failure, |(_, reason)| Self::Reason(reason))
+        match group {
+            Some((_, reason)) => Self::Reason(reason),
+            None if is_failure(known) => Self::Failure,
+            None => Self::Unknown,
+        }
     }
+}
+
+/// Whether a word reports a failure.
+fn is_failure(word: &str) -> bool {
+    word.contains("error") || word.contains("fail") || word == "malformedfunctioncall"
 }
 
 impl FinishReason {
@@ -101,7 +112,7 @@ impl FinishReason {
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         match FinishWord::read(word) {
             FinishWord::Reason(reason) => Some(reason),
-            FinishWord::Nothing | FinishWord::Failure => None,
+            FinishWord::Nothing | FinishWord::Failure | FinishWord::Unknown => None,
         }
     }
 
@@ -203,11 +214,7 @@ mod tests {
                 "insufficient_system_resource",
                 "OTHER",
                 "malformed",
-                "MALFORMED_FUNCTION_CALL",
                 "UNEXPECTED_TOOL_CALL",
-                "error",
-                "network_error",
-                "x_failed",
                 "pause_turn",
                 "repetition",
                 "unknown",
@@ -216,6 +223,10 @@ mod tests {
                 "LANGUAGE",
                 "7",
             ],
+            FinishWord::Unknown,
+        );
+        check(
+            &["error", "network_error", "x_failed", "Failure", "MALFORMED_FUNCTION_CALL"],
             FinishWord::Failure,
         );
     }

@@ -48,15 +48,16 @@ pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
 /// error.
 fn finish_reason(choice: &Choice) -> Result<Option<FinishReason>, BadChunk> {
     if let Some(error) = &choice.error {
-        return Err(BadChunk::Error(error.clone()));
+        return Err(BadChunk::Error(ErrorObject { is_inferred: true, ..error.clone() }));
     }
     let Some(word) = &choice.finish_reason else { return Ok(None) };
     match FinishWord::read(word) {
         FinishWord::Reason(reason) => Ok(Some(reason)),
         FinishWord::Nothing => Ok(None),
-        FinishWord::Failure => {
-            let message = format!("finish_reason is {word:?}");
-            Err(BadChunk::Error(ErrorObject { message, ..ErrorObject::default() }))
+        ended @ (FinishWord::Failure | FinishWord::Unknown) => {
+            let error = carried_error::inferred(format!("finish_reason is {word:?}"));
+            let is_inferred = ended == FinishWord::Unknown;
+            Err(BadChunk::Error(ErrorObject { is_inferred, ..error }))
         }
     }
 }

@@ -275,11 +275,11 @@ impl AssembledCall {
     /// Reads a piece of arguments that came as a JSON text in JSON.
     fn take_quoted<'a>(&mut self, text: &'a str) -> Option<&'a str> {
         let mut quoted = self.quoted.take().unwrap_or_default();
-        let blanks = if quoted.len() == 0 { text.len() - without_blanks(text).len() } else { 0 };
+        let blanks = if quoted.size() == 0 { text.len() - without_blanks(text).len() } else { 0 };
         self.received += blanks;
         let text = &text[blanks..];
         let rest = quoted.push(text);
-        if quoted.len() > MAX_ARGUMENTS {
+        if quoted.size() > MAX_ARGUMENTS {
             self.invalid = Some(too_long());
         } else if let Some(rest) = rest {
             if let Some(object) = quoted.object() {

@@ -29,7 +29,7 @@ impl QuotedText {
         None
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         self.raw.len()
     }
 

@@ -682,3 +682,12 @@ fn arguments_that_are_quoted_once_too_often_are_what_they_say() {
     let (_, assembler) = run(&[r#"0 #a Read "{\"p\""#], End::Finished);
     assert!(assembler.is_cut());
 }
+
+#[test]
+fn pieces_that_repeat_a_part_of_the_arguments_are_kept() {
+    check(
+        &[r#"0 #a Bash {"c":"fixed-step"#, "0 -step", "0 -counts", "0 00", "0 00\"}"],
+        &[r#"a Bash {"c":"fixed-step-step-counts0000"}"#],
+    );
+    check(&[r#"0 #a Bash {"c":[{"#, "0 },", "0 {", "0 }]}"], &[r#"a Bash {"c":[{},{}]}"#]);
+}

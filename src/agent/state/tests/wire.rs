@@ -4,8 +4,11 @@ use super::*;
 
 /// What upstream says when it fails within its stream.
 fn reports_failure(bench: &mut Bench) -> &mut Bench {
-    let error =
-        ErrorObject { message: "finish_reason is \"abort\"".to_owned(), ..ErrorObject::default() };
+    let error = ErrorObject {
+        message: "finish_reason is \"abort\"".to_owned(),
+        is_inferred: true,
+        ..ErrorObject::default()
+    };
     bench.on(Event::Faulted { fault: Fault::Frame(error), jitter: 0.5 })
 }
 

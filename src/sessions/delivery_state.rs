@@ -1,19 +1,18 @@
 //! Tells how much of a turn its client can have heard.
 
-use super::record::TurnBody;
 use crate::store::rows::TurnStatus;
 
 /// How a turn ended for those who listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct DeliveryState {
     pub(crate) status: TurnStatus,
-    /// Nobody listened any more when it ended.
     unheard: bool,
 }
 
-impl Heard {
-    pub(crate) fn of(status: TurnStatus, body: &TurnBody) -> Self {
-        Self { status, unheard: body.unheard }
+impl DeliveryState {
+    /// `unheard`: nobody listened any more when the turn ended.
+    pub(crate) fn new(status: TurnStatus, unheard: bool) -> Self {
+        Self { status, unheard }
     }
 
     /// Whether the client may show a part of the answer, or nothing of it: the turn ended before
