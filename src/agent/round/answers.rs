@@ -305,12 +305,11 @@ impl Round {
     pub(super) fn settle_with(
         &mut self,
         slot: usize,
-        result: ToolResult,
+        mut result: ToolResult,
         effects: &mut Vec<RoundEffect>,
     ) {
         let call = &mut self.calls[slot];
         let assembled = self.assembler.call(Slot(slot));
-        let mut result = result;
         if let Some(note) = assembled.note {
             result.text.close(note);
         }

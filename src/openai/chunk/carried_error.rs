@@ -101,8 +101,9 @@ fn says_error(members: &Map<String, Value>) -> bool {
 }
 
 fn has_message(members: &Map<String, Value>) -> bool {
-    let texts = MESSAGES.iter().filter_map(|name| members.get(*name)?.as_str());
-    texts.into_iter().any(|text| !text.is_empty())
+    MESSAGES
+        .iter()
+        .any(|name| members.get(*name).is_some_and(|text| text.is_string() && is_something(text)))
 }
 
 fn has_failure_code(members: &Map<String, Value>) -> bool {

@@ -5,6 +5,7 @@
 //! come: three characters that Unicode keeps for a program's own use, and that no text has.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -157,8 +158,10 @@ fn mark(unit: u16) -> String {
     let digit = |bits: u32| char::from_u32(DIGITS + bits).unwrap_or(REPLACEMENT);
     let bits = u32::from(unit - HIGH);
     // Eleven bits: one digit says which half it is, with the highest bit.
-    let (first, second, third) = (bits >> (2 * DIGIT_BITS), bits >> DIGIT_BITS & 31, bits & 31);
-    [MARK, digit(first), digit(second), digit(third)].iter().collect()
+    let first = digit(bits >> (2 * DIGIT_BITS));
+    let second = digit((bits >> DIGIT_BITS) & 31);
+    let third = digit(bits & 31);
+    [MARK, first, second, third].iter().collect()
 }
 
 /// The characters of a text, and the halves that are marked in it.
@@ -181,7 +184,7 @@ fn half(chars: &mut impl Iterator<Item = char>) -> Option<u16> {
     let mut bits = 0;
     for _ in 0..3 {
         let digit = u32::from(chars.next()?).checked_sub(DIGITS).filter(|digit| *digit < 32)?;
-        bits = bits << DIGIT_BITS | digit;
+        bits = (bits << DIGIT_BITS) | digit;
     }
     let unit = u32::from(HIGH) + bits;
     u16::try_from(unit).ok().filter(|unit| (HIGH..=0xDFFF).contains(unit))
@@ -200,7 +203,9 @@ fn with_escapes(text: &str) -> String {
     for unit in units(text) {
         match unit {
             Unit::Char(char) => out.push(char),
-            Unit::High(unit) | Unit::Low(unit) => out.push_str(&format!("\\u{unit:04x}")),
+            Unit::High(unit) | Unit::Low(unit) => {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
         }
     }
     out

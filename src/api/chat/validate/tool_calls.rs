@@ -28,7 +28,10 @@ pub(super) struct Call<'a> {
 impl Call<'_> {
     /// Mends a name that providers refuse.
     pub(super) fn mend_name(&mut self) {
-        let Cow::Owned(mended) = call_name::mended(&self.name) else { return };
+        let mended = call_name::mended(&self.name).into_owned();
+        if mended == *self.name {
+            return;
+        }
         let Some(object) = Object::from_raw(&self.json) else { return };
         let is_custom = object.string("type").as_deref() == Some("custom");
         let kind = if is_custom { "custom" } else { "function" };
