@@ -64,7 +64,7 @@ pub(crate) struct ApiError {
 }
 
 impl ErrorCode {
-    const ALL: [Self; 45] = [
+    pub(crate) const ALL: [Self; 45] = [
         Self::InvalidJson,
         Self::MissingField,
         Self::InvalidValue,

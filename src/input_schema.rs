@@ -260,6 +260,56 @@ mod tests {
     }
 
     #[test]
+    fn takes_lists_and_objects_as_text_at_any_depth() {
+        let parts = json!([{ "old": "[1]", "all": true }]);
+        let one = json!({ "old": "[1]", "all": true }).to_string();
+        for written in [
+            json!(parts.to_string()),
+            json!(format!(" {parts}\n")),
+            json!([one]),
+            json!(json!([one]).to_string()),
+        ] {
+            let (input, _) = accept(json!({"pattern": "[\"a\"]", "parts": written})).unwrap();
+            assert_eq!(input.pattern, "[\"a\"]", "a text that is wanted stays one");
+            assert_eq!((input.parts[0].old.as_str(), input.parts[0].all), ("[1]", true));
+        }
+        for wrong in [json!("[1"), json!("{}"), json!("[] x"), json!("x"), json!("")] {
+            let refusal = refusal(json!({"pattern": "x", "parts": wrong}));
+            assert!(refusal.contains("`parts`: expected array"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_text_for_a_foreign_list_or_object_is_taken_where_no_text_is_wanted() {
+        let list = json!({ "type": "array", "items": { "type": "integer" } });
+        let schema = foreign(&json!({
+            "type": "object",
+            "properties": {
+                "list": list,
+                "maybe": { "anyOf": [list, { "type": "null" }] },
+                "nullable": { "type": ["object", "null"] },
+                "either": { "anyOf": [list, { "type": "object" }] },
+                "text": { "anyOf": [list, { "type": "string" }] },
+                "any": {},
+                "map": { "type": "object", "additionalProperties": list },
+            },
+        }))
+        .unwrap();
+        let arguments = json!({
+            "list": "[\"1\", 2]", "maybe": "[1]", "nullable": "{\"a\":1}", "either": "{}",
+            "text": "[1]", "any": "[1]", "map": { "a": "[\"1\"]" },
+        });
+        let (accepted, _) = schema.accept(arguments).unwrap();
+        assert_eq!(
+            accepted,
+            json!({
+                "list": [1, 2], "maybe": [1], "nullable": { "a": 1 }, "either": {},
+                "text": "[1]", "any": "[1]", "map": { "a": [1] },
+            })
+        );
+    }
+
+    #[test]
     fn takes_an_empty_path_for_none_and_no_other_empty_text() {
         let (input, notes) =
             accept(json!({"pattern": "", "path": "", "parts": [{"old": ""}]})).unwrap();

@@ -3,6 +3,7 @@
 //! Parts that the server does not look into are kept as the bytes that came ([`RawValue`]), so
 //! that nothing is lost or rewritten.
 
+pub(crate) mod call_name;
 pub(crate) mod chunk;
 pub(crate) mod error_object;
 pub(crate) mod message;

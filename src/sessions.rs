@@ -14,6 +14,7 @@ mod canonical;
 mod client_calls;
 pub(crate) mod context_limits;
 mod decisions;
+mod delivery_state;
 mod export;
 pub(crate) mod id_sources;
 pub(crate) mod in_use;

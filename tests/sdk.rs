@@ -6,8 +6,11 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::chunks::calls;
 use crate::support::environment;
+use crate::support::server::{KEY, Server};
 use crate::support::up::Up;
+use crate::support::upstream::{Step, Upstream};
 
 /// Runs a script of `tests/sdk` and reads the JSON that it prints.
 async fn run(program: PathBuf, script: &str) -> Value {
@@ -218,5 +221,46 @@ async fn langchain() {
         tells_both_answers_once(&told[turn]["text"]);
         tells_both_answers_once(&told[turn]["recalled"]);
         assert_eq!(told[turn]["calls"], json!(["get_weather"]), "{told:#}");
+    }
+}
+
+/// What a client makes of a turn that fails after a command has run: the status that it tells,
+/// how often the command ran, and how often upstream was asked.
+async fn tries(program: &Path, script: &str, client: &str) -> (Value, String, usize) {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("upstream.retries", "0").free().start().await;
+    // As many turns as the most eager client would have.
+    for _ in 0..7 {
+        let command = json!({ "command": "echo ran >> marks" });
+        upstream.round(calls(&[("c1", "Bash", command)]));
+        upstream.round(vec![Step::Close]);
+    }
+    let mut command = Command::new(program);
+    let base_url = format!("http://{}/v1", server.address());
+    command.arg(Path::new("tests/sdk").join(script)).args([client, &base_url, KEY]);
+    let running = tokio::task::spawn_blocking(move || command.output());
+    let output = running.await.expect("no panic").expect("the client's interpreter");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script} {client} failed:\n{errors}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let asked = upstream.requests().len();
+    upstream.forget_script();
+    (told["status"].clone(), server.file("marks"), asked)
+}
+
+#[tokio::test]
+async fn w52_no_client_runs_a_command_again_by_its_own_retries() {
+    let python = environment("sdk").await.join("bin/python");
+    let node = Path::new("node");
+    for (program, script, client) in [
+        (node, "retries.mjs", "openai"),
+        (node, "retries.mjs", "ai"),
+        (node, "retries.mjs", "ai_compatible"),
+        (node, "retries.mjs", "langchain"),
+        (&python, "retries.py", "openai"),
+        (&python, "retries.py", "langchain"),
+    ] {
+        let (status, marks, asked) = tries(program, script, client).await;
+        assert_eq!((status, marks.as_str(), asked), (json!(400), "ran\n", 2), "{script} {client}");
     }
 }

@@ -18,6 +18,7 @@ mod sent_upstream;
 mod start;
 mod traits;
 mod unstreamed;
+mod wire;
 
 use serde_json::Value;
 

@@ -103,8 +103,8 @@ impl AssistantMessage {
         let answers = |name: &&str| self.members.get(*name).is_some_and(says_something);
         let refusal = self.members.get(REFUSAL).and_then(Value::as_str).unwrap_or_default();
         let is_answer = |part: &Value| Part::from_value(part) != Part::Reasoning;
-        self.content.is_empty()
-            && refusal.is_empty()
+        is_blank(&self.content)
+            && is_blank(refusal)
             && !self.parts.iter().any(is_answer)
             && !ANSWER_MEMBERS.iter().any(answers)
     }
@@ -116,7 +116,7 @@ fn content_of(parts: Vec<Value>) -> Value {
         return parts.into();
     }
     let text: String = parts.iter().filter_map(parts::plain_text).collect();
-    if text.is_empty() { Value::Null } else { text.into() }
+    if is_blank(&text) { Value::Null } else { text.into() }
 }
 
 /// Removes the reasoning parts from a `content` that this module wrote.
@@ -131,7 +131,13 @@ pub(crate) fn content_without_reasoning(content: Value) -> Value {
 }
 
 fn text_part(text: &str) -> Option<Value> {
-    (!text.is_empty()).then(|| json!({ "type": "text", "text": text }))
+    (!is_blank(text)).then(|| json!({ "type": "text", "text": text }))
+}
+
+/// Whether a text says nothing. Providers refuse white space alone, and every later request with
+/// it.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// Whether a member's value is an answer: null, an empty text and an empty list are not.

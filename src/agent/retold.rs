@@ -36,7 +36,7 @@ impl Finished {
             .filter_map(|(name, value)| Some((name, serde_json::value::to_raw_value(&value).ok()?)))
             .collect();
         Some(Self {
-            reason: FinishReason::from_word(&recorded.reason?),
+            reason: FinishReason::from_word(&recorded.reason?)?,
             usage: recorded.usage.and_then(Usage::read),
             summary: Summary {
                 session,

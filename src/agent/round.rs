@@ -103,6 +103,8 @@ struct Call {
     sealed: bool,
     /// The output limit or a filter stopped the model within this call.
     is_cut_off: bool,
+    /// Whether it was admitted as one without effects, which may run beside others.
+    is_shared: bool,
     /// The result of admission, while the call waits for the moment when it may start.
     admitted: Option<Result<Box<AdmittedCall>, ToolError>>,
     headline: String,
@@ -189,6 +191,10 @@ pub(super) enum Ending {
     Cut,
 }
 
+/// Answers a call that had not started when the provider reported a failure.
+const NOT_MEANT: &str = "the provider reported a failure within this message, so the call did not \
+                         run; make it again if it is still wanted";
+
 impl Round {
     pub(super) fn new(rules: &RoundRules<'_>, follows_text: bool) -> Self {
         let (tools, client_tools) = (rules.pipeline.tools.clone(), Arc::clone(rules.client_tools));
@@ -251,7 +257,6 @@ impl Round {
             self.announce_calls(rules, effects);
         }
         if let Some(reason) = finish_reason {
-            let reason = FinishReason::from_word(&reason);
             let reason = self.finish.map_or(reason, |known| known.then(reason));
             self.finish = Some(reason);
             if !reason.is_cut_off() {
@@ -305,6 +310,29 @@ impl Round {
         self.announce_the_rest(rules, effects);
         self.release_text_before_calls(effects);
         self.run_sealed_calls(rules, effects);
+    }
+
+    /// Takes back the calls that may have an effect and have not started: the provider reported a
+    /// failure, so nothing says that the model meant them.
+    pub(super) fn take_back_exclusive_calls(&mut self, effects: &mut Vec<RoundEffect>) {
+        self.drop_waiting_calls(|call| call.sealed && !call.is_shared, effects);
+        let failed = || ToolError::failed(NOT_MEANT);
+        for slot in 0..self.calls.len() {
+            if self.calls[slot].is_shared {
+                continue;
+            }
+            match self.calls[slot].progress {
+                Progress::Judging => {
+                    self.calls[slot].progress =
+                        Progress::JudgingInvalid(ToolResult::error(&failed()));
+                }
+                Progress::Asking(_) => {
+                    effects.push(RoundEffect::Release(slot));
+                    self.settle(slot, &failed(), effects);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Whether a call of the server's tools was sealed, runs or has run.
@@ -362,6 +390,7 @@ impl Round {
                 Step::Reopened(slot) => self.calls[slot.0].admitted = None,
                 Step::Sealed(slot) => self.sealed(slot.0, rules, effects),
                 Step::Invalid(slot) => self.invalid(slot.0, rules, effects),
+                Step::Echoed(slot) => self.echoed(slot.0, effects),
             }
         }
     }
@@ -409,6 +438,16 @@ impl Round {
                 self.hand_over(slot, admitted, effects);
             }
             judged @ Ok(_) => self.calls[slot].admitted = Some(judged),
+        }
+    }
+
+    /// The call is one before it, sent once more: it is none. One that has started all the same
+    /// takes no arguments.
+    fn echoed(&mut self, slot: usize, effects: &mut Vec<RoundEffect>) {
+        let call = &mut self.calls[slot];
+        if call.is_waiting() {
+            call.progress = Progress::Dropped;
+            effects.push(RoundEffect::Withdraw(vec![slot]));
         }
     }
 
@@ -521,6 +560,8 @@ impl Round {
             name: call.name.clone().unwrap_or_default(),
             input,
         });
+        self.calls[slot].is_shared =
+            admitted.as_ref().is_ok_and(|call| call.concurrency() == Concurrency::Shared);
         admitted.map(Box::new)
     }
 

@@ -392,6 +392,9 @@ impl TurnState {
     /// otherwise fails the turn.
     fn faulted(&mut self, fault: &Fault, jitter: f64, effects: &mut Vec<TurnEffect>) {
         effects.push(TurnEffect::CloseStream);
+        if matches!(fault, Fault::Frame(error) if error.is_inferred) {
+            self.in_round(effects, |round, _, effects| round.take_back_exclusive_calls(effects));
+        }
         let has_calls = self.round.has_calls_to_keep();
         let is_second_death = has_calls && self.salvaged;
         let is_partly_forwarded = self.round.forwarded && !has_calls;

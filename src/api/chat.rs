@@ -2,6 +2,7 @@
 
 mod collect;
 mod completion;
+mod delivered_failures;
 mod encode;
 mod frontend_answers;
 mod lists;
@@ -22,6 +23,8 @@ use tokio::time::{Instant, timeout_at};
 
 use self::collect::Collected;
 use self::completion::Completion;
+pub(crate) use self::delivered_failures::DeliveredFailures;
+use self::delivered_failures::ToldFailure;
 use self::encode::Encoder;
 use self::stream::EventStream;
 use super::request_context::RequestContext;
@@ -52,6 +55,7 @@ pub(crate) struct Chat {
     pub(crate) turns: Sessions,
     pub(crate) runs: RunLimits,
     pub(crate) memory_budget: MemoryBudget,
+    pub(crate) failures: DeliveredFailures,
 }
 
 /// Answers one chat completion.
@@ -60,6 +64,9 @@ pub(crate) async fn create(
     request: validate::Validated,
 ) -> Response {
     let validate::Validated { mut request, context, fingerprint } = request;
+    if let Some(failure) = chat.failures.answer(context.scope, fingerprint) {
+        return failure;
+    }
     let form = form_of(&request, chat.turns.default_progress());
     request.progress = Some(form.progress);
     let model = request.model.clone();
@@ -103,15 +110,29 @@ pub(crate) async fn create(
         }
         Err(error) => return error.into_response(),
     };
-    let session = (SESSION, header_value(&subscriber.session));
-    let id = (TURN, header_value(subscriber.turn.as_str()));
+    let session = header_value(&subscriber.session);
+    let turn = header_value(subscriber.turn.as_str());
     let shape = Arc::clone(&subscriber.shape);
-    let response = if shape.form.stream {
+    let answered = if shape.form.stream {
         streamed(&chat, subscriber, &shape).await
     } else {
         whole(subscriber, &shape, chat.memory_budget.reservation()).await
     };
-    ([session, id], response).into_response()
+    match answered {
+        Ok(response) => ([(SESSION, session), (TURN, turn)], response).into_response(),
+        Err(Failure { error, tools_ran: true }) => {
+            // Whoever stops a turn may ask for it anew at once.
+            let is_stop = error.code == ErrorCode::Cancelled;
+            let failure = ToldFailure { error, session, turn };
+            if !shape.form.stream && !is_stop {
+                chat.failures.note(scope, fingerprint, failure.clone());
+            }
+            failure.into_response()
+        }
+        Err(Failure { error, tools_ran: false }) => {
+            ([(SESSION, session), (TURN, turn)], error).into_response()
+        }
+    }
 }
 
 /// Lets one more turn run. A turn that is being stopped makes room within moments.
@@ -156,18 +177,22 @@ fn form_of(request: &ChatRequest, default_progress: Progress) -> AnswerForm {
 
 /// Holds the head back until the first event that releases it or until `turns.head_hold`,
 /// so that a quick failure has its own status.
-async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &AnswerShape) -> Response {
+async fn streamed(
+    chat: &Chat,
+    mut subscriber: Subscriber,
+    shape: &AnswerShape,
+) -> Result<Response, Failure> {
     let deadline = Instant::now() + chat.turns.settings().head_hold;
     let mut first = VecDeque::new();
     while !first.iter().any(TurnEvent::releases_head) {
         match timeout_at(deadline, subscriber.take()).await {
             Ok(Some(events)) => first.extend(events),
-            Ok(None) => return failed(&Failure::crash()),
+            Ok(None) => return Err(Failure::crash()),
             Err(_) => break,
         }
     }
     if let Some(TurnEvent::Failed(failure)) = first.iter().find(|event| event.releases_head()) {
-        return failed(failure);
+        return Err(Failure::clone(failure));
     }
     let encoder = Encoder::new(&shape.envelope, shape.form.progress, shape.form.include_usage);
     let body = EventStream::new(
@@ -178,42 +203,42 @@ async fn streamed(chat: &Chat, mut subscriber: Subscriber, shape: &AnswerShape) 
         chat.memory_budget.reservation(),
     );
     let content_type = (CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    ([content_type, NO_BUFFERING], Body::from_stream(body)).into_response()
+    Ok(([content_type, NO_BUFFERING], Body::from_stream(body)).into_response())
 }
 
 async fn whole(
     mut subscriber: Subscriber,
     shape: &AnswerShape,
     mut memory: Reservation,
-) -> Response {
+) -> Result<Response, Failure> {
     /// Collected texts grow piece by piece, so a buffer may have twice the size of its
     /// text. The completion is written while they are still kept.
     const COPIES: usize = 3;
     let mut collected = Collected::new(shape.form.progress);
     let (mut size_estimate, mut tools_ran) = (0, false);
     let overloaded =
-        |exhausted: Exhausted, tools_ran| failed(&Failure { error: exhausted.into(), tools_ran });
+        |exhausted: Exhausted, tools_ran| Failure { error: exhausted.into(), tools_ran };
     while let Some(events) = subscriber.take().await {
         for event in events {
             match event {
                 TurnEvent::Finished(finished) => {
                     let completion = Completion::new(&mut collected, &shape.envelope, &finished);
                     return json(&completion, memory)
-                        .unwrap_or_else(|exhausted| overloaded(exhausted, tools_ran));
+                        .map_err(|exhausted| overloaded(exhausted, tools_ran));
                 }
-                TurnEvent::Failed(failure) => return failed(&failure),
+                TurnEvent::Failed(failure) => return Err(*failure),
                 event => {
                     tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
                     size_estimate += event.size_estimate();
                     if let Err(exhausted) = memory.hold(COPIES * size_estimate) {
-                        return overloaded(exhausted, tools_ran);
+                        return Err(overloaded(exhausted, tools_ran));
                     }
                     collected.push(event);
                 }
             }
         }
     }
-    failed(&Failure::crash())
+    Err(Failure::crash())
 }
 
 fn json(completion: &Completion<'_>, memory: Reservation) -> Result<Response, Exhausted> {
@@ -221,9 +246,4 @@ fn json(completion: &Completion<'_>, memory: Reservation) -> Result<Response, Ex
     let body = serde_json::to_vec(completion).expect("writing to memory does not fail");
     let body = budgeted_body(body.into(), memory)?;
     Ok(([content_type], body).into_response())
-}
-
-fn failed(failure: &Failure) -> Response {
-    let response = failure.error.clone().into_response();
-    if failure.tools_ran { never_retry(response) } else { response }
 }

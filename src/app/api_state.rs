@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::agent::subagents::AgentServices;
-use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
+use crate::api::chat::{Chat, DeliveredFailures};
 use crate::api::passthrough::Routes;
 use crate::api::ready::Readiness;
 use crate::api::state::ApiState;
@@ -66,6 +66,7 @@ pub(crate) fn api_state(
         turns: sessions(config, services, (&store, &running, &tasks), turns_over),
         runs: RunLimits::new(&config.limits),
         memory_budget: services.memory_budget.clone(),
+        failures: DeliveredFailures::default(),
     };
     let rest = Rest {
         store,

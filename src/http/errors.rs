@@ -42,10 +42,31 @@ pub(crate) fn panicked(_cause: Box<dyn Any + Send>) -> Response {
         .into_response()
 }
 
-/// Tells SDKs not to send the request again, because its tools have run.
+/// Tells SDKs not to send the request again.
 pub(crate) fn never_retry(mut response: Response) -> Response {
     response.headers_mut().insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     response
+}
+
+/// The response to a turn that failed after its tools had run: a client that sends the request
+/// again runs them again. Some clients know nothing of [`SHOULD_RETRY`], and retry by the status
+/// alone, so it is one that none of them retries (`docs/clients.md`, Retries). `code` still says
+/// what happened.
+pub(crate) fn failed_after_tools(error: ApiError) -> Response {
+    let status = error.code.status();
+    let mut response = never_retry(error.into_response());
+    if is_retried_by_some(status) {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+    }
+    // It asks a client to come back.
+    response.headers_mut().remove(RETRY_AFTER);
+    response
+}
+
+/// Whether any client sends a request with this answer again: 408, 409, 425, 429 and 5xx are
+/// retried by most, and LangChain for Node retries all but 400 to 407 and 409.
+fn is_retried_by_some(status: u16) -> bool {
+    !(400..408).contains(&status)
 }
 
 fn whole_seconds(wait: Duration) -> u64 {
@@ -75,6 +96,18 @@ mod tests {
             .retry_after(Some(Duration::from_millis(1200)));
 
         assert_eq!(error.into_response().headers()[RETRY_AFTER], "2");
+    }
+
+    #[test]
+    fn w52_a_failure_after_tools_has_a_status_that_no_client_retries() {
+        for code in ErrorCode::ALL {
+            let error = ApiError::new(code, "m").retry_after(Some(Duration::from_secs(1)));
+            let response = failed_after_tools(error);
+            let status = response.status().as_u16();
+            assert!((400..408).contains(&status), "{code:?}: {status}");
+            assert_eq!(response.headers()[SHOULD_RETRY], "false");
+            assert!(!response.headers().contains_key(RETRY_AFTER));
+        }
     }
 
     #[test]

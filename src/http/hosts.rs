@@ -43,7 +43,8 @@ pub(crate) struct AllowedHosts {
     further: Vec<Authority>,
 }
 
-/// An exact origin such as `https://chat.example.com` or `http://localhost:3000`.
+/// An exact origin such as `https://chat.example.com`, `http://localhost:3000` or, of a desktop
+/// program, `app://obsidian.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(String);
 
@@ -139,16 +140,46 @@ impl FromStr for Origin {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let exact = text.to_ascii_lowercase();
-        let host = exact.strip_prefix("https://").or_else(|| exact.strip_prefix("http://"));
-        match host.map(Authority::from_str) {
-            Some(Ok(_)) => Ok(Self(exact)),
-            _ => Err(format!(
+        let exact = text.split_once("://").and_then(|(scheme, host)| {
+            match scheme.to_ascii_lowercase().as_str() {
+                "http" | "https" => {
+                    Authority::from_str(host).ok().map(|_| text.to_ascii_lowercase())
+                }
+                // Browsers keep the letters of such a host as they are.
+                scheme if is_programs(scheme) && is_programs_host(host) => {
+                    Some(format!("{scheme}://{host}"))
+                }
+                _ => None,
+            }
+        });
+        exact.map(Self).ok_or_else(|| {
+            format!(
                 "{text:?} is no origin: write scheme, host and port and nothing more, like \
-                 \"https://chat.example.com\" or \"http://localhost:3000\""
-            )),
-        }
+                 \"https://chat.example.com\", \"http://localhost:3000\" or \"app://obsidian.md\""
+            )
+        })
     }
+}
+
+/// Whether a scheme can be that of a program's own pages, such as `app`, `tauri`, `capacitor` or
+/// `chrome-extension`. Pages of the others have no origin of their own, and many share one.
+fn is_programs(scheme: &str) -> bool {
+    const NO_ORIGIN: [&str; 9] =
+        ["file", "data", "blob", "about", "javascript", "null", "filesystem", "ws", "wss"];
+    let is_scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.bytes().all(is_scheme_byte)
+        && !NO_ORIGIN.contains(&scheme)
+}
+
+/// Whether a text can be the host, with its port, of a program's pages. Some are no names:
+/// Electron programs write `app://-` and `app://.`.
+fn is_programs_host(host: &str) -> bool {
+    let (name, port) =
+        host.rsplit_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let is_port = |port: &str| !port.starts_with('0') && port.parse::<u16>().is_ok();
+    !name.is_empty() && name.bytes().all(is_name_byte) && port.is_none_or(is_port)
 }
 
 impl Origin {
@@ -413,8 +444,45 @@ mod tests {
     fn origins_in_settings_are_exact() {
         assert!("https://chat.example.com".parse::<Origin>().is_ok());
         assert!("http://localhost:3000".parse::<Origin>().is_ok());
-        for wrong in ["*", "null", "https://a.b/", "https://*.b", "chat.example.com", "file://x"] {
+        for wrong in [
+            "*",
+            "null",
+            "https://a.b/",
+            "https://*.b",
+            "chat.example.com",
+            "file://x",
+            "file://",
+            "app://",
+            "app://a/b",
+            "chrome-extension://*",
+            "app:x",
+            "://x",
+            "app://a:b",
+            "data://x",
+            "1a://x",
+        ] {
             assert!(wrong.parse::<Origin>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn w52_origins_of_programs_can_be_listed() {
+        for origin in [
+            "app://obsidian.md",
+            "app://-",
+            "app://.",
+            "capacitor://localhost",
+            "ionic://localhost",
+            "tauri://localhost",
+            "http://tauri.localhost",
+            "chrome-extension://abcdefghijklmnopabcdefghijklmnop",
+            "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-001122334455",
+            "safari-web-extension://0A1B2C3D-0A1B-4C3D-8E9F-001122334455",
+            "vscode-file://vscode-app",
+            "vscode-webview://1abc",
+        ] {
+            assert_eq!(origin.parse::<Origin>().unwrap().as_str(), origin);
+        }
+        assert_eq!("APP://Obsidian.md".parse::<Origin>().unwrap().as_str(), "app://Obsidian.md");
     }
 }

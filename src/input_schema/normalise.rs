@@ -20,8 +20,8 @@ const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
 /// Properties with ids that are text and look like numbers.
 const NUMBERED: [&str; 3] = ["taskId", "addBlocks", "addBlockedBy"];
 
-/// Converts integers written as whole floats or as digits, ids written as integers, and booleans
-/// written as text. Drops
+/// Converts integers written as whole floats or as digits, ids written as integers, and booleans,
+/// lists and objects written as text. Drops
 /// `null` and empty paths of optional properties. Removes unknown keys and returns their
 /// names.
 pub(super) fn normalise(
@@ -42,6 +42,9 @@ struct Walk {
 impl Walk {
     fn convert(&mut self, schema: &Value, value: &mut Value, path: &str) {
         let schema = only_choice(schema);
+        if let Some(meant) = value.as_str().and_then(|text| meant_by_text(schema, text)) {
+            *value = meant;
+        }
         match (kind_of(schema), value) {
             (Some("integer"), value) => {
                 if let Some(integer) = integer(value) {
@@ -59,21 +62,26 @@ impl Walk {
                 }
             }
             (Some("object"), Value::Object(members)) => {
-                if let Some(properties) = schema["properties"].as_object() {
-                    self.keep_known(schema, properties, members, path);
-                    for (name, member) in members {
-                        if self.conventions == Conventions::Ours
-                            && NUMBERED.contains(&name.as_str())
-                        {
-                            id_as_text(member);
-                        }
-                        if let Some(property) = properties.get(name) {
-                            self.convert(property, member, &joined(path, name));
-                        }
-                    }
-                }
+                self.convert_members(schema, members, path);
             }
             _ => {}
+        }
+    }
+
+    fn convert_members(&mut self, schema: &Value, members: &mut Map<String, Value>, path: &str) {
+        let properties = schema["properties"].as_object();
+        if let Some(properties) = properties {
+            self.keep_known(schema, properties, members, path);
+        }
+        for (name, member) in members {
+            if self.conventions == Conventions::Ours && NUMBERED.contains(&name.as_str()) {
+                id_as_text(member);
+            }
+            let property = properties.and_then(|properties| properties.get(name));
+            let others = || Some(&schema["additionalProperties"]).filter(|it| it.is_object());
+            if let Some(property) = property.or_else(others) {
+                self.convert(property, member, &joined(path, name));
+            }
         }
     }
 
@@ -103,6 +111,41 @@ impl Walk {
             !is_none || required.iter().any(|needed| needed == name)
         });
     }
+}
+
+/// The list or object that a text stands for, where the schema takes one and no text. The whole
+/// text must be its JSON.
+fn meant_by_text(schema: &Value, text: &str) -> Option<Value> {
+    let kind = match text.trim_start().as_bytes().first() {
+        Some(b'[') => "array",
+        Some(b'{') => "object",
+        _ => return None,
+    };
+    let is_wanted = takes(schema, kind) == Some(true) && takes(schema, "string") == Some(false);
+    if !is_wanted {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Whether the schema takes values of this type; `None` where it does not say.
+fn takes(schema: &Value, kind: &str) -> Option<bool> {
+    let names = |value: &Value| value.as_str() == Some(kind);
+    match &schema["type"] {
+        Value::String(only) => return Some(only == kind),
+        Value::Array(kinds) => return Some(kinds.iter().any(names)),
+        _ => {}
+    }
+    let choices = ["anyOf", "oneOf"].into_iter().find_map(|keyword| schema[keyword].as_array());
+    if let Some(choices) = choices {
+        let each = choices.iter().map(|choice| takes(choice, kind));
+        let known = each.collect::<Option<Vec<bool>>>()?;
+        return Some(known.contains(&true));
+    }
+    // A schema that lists properties is one of objects, and one with items one of lists.
+    let implied = [("properties", "object"), ("items", "array"), ("prefixItems", "array")];
+    let implied = implied.into_iter().find(|(keyword, _)| !schema[*keyword].is_null());
+    implied.map(|(_, implied)| implied == kind)
 }
 
 /// The one alternative to null, where that is what the schema says.

@@ -1,17 +1,25 @@
 //! Represents one `chat.completion.chunk` from upstream.
 
+mod carried_error;
+mod finish_reason;
 mod frame;
+mod halves;
 mod parse;
+mod reader;
 pub(crate) mod surrogates;
 mod whole;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(crate) use self::frame::FrameCache;
+pub(crate) use self::carried_error::in_text as error_in_text;
+pub(crate) use self::finish_reason::FinishReason;
+use self::frame::FrameCache;
+pub(crate) use self::reader::ChunkReader;
 pub(crate) use self::whole::{ContentKind, WholeAnswer};
 
 use super::error_object::ErrorObject;
@@ -42,7 +50,7 @@ pub(crate) struct Chunk {
     /// The delta of choice 0. Other choices are ignored.
     pub(crate) delta: Delta,
     /// `None` also where it is `null` or `""`.
-    pub(crate) finish_reason: Option<String>,
+    pub(crate) finish_reason: Option<FinishReason>,
     pub(crate) usage: Option<Usage>,
     /// The log-probabilities of this chunk's text.
     pub(crate) logprobs: Option<Box<RawValue>>,
@@ -51,6 +59,8 @@ pub(crate) struct Chunk {
     pub(crate) unknown: Option<Arc<RawMembers>>,
     /// The members of an unstreamed completion, as upstream wrote them.
     pub(crate) whole: Option<Box<WholeAnswer>>,
+    /// The delta with the halves of surrogate pairs in it. `None` if it has none.
+    marked: Option<Box<Delta>>,
 }
 
 /// What one chunk adds to the assistant's message.
@@ -93,15 +103,6 @@ pub(crate) struct CallDelta {
     pub(crate) function_members: IndexMap<String, Value>,
 }
 
-/// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FinishReason {
-    Stop,
-    Length,
-    ContentFilter,
-    ToolCalls,
-}
-
 /// Why a payload is not a chunk.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BadChunk {
@@ -114,16 +115,21 @@ pub(crate) enum BadChunk {
 }
 
 impl Chunk {
-    /// Parses the payload of one event. A lone surrogate becomes U+FFFD.
+    /// Parses the payload of one event. A lone surrogate becomes U+FFFD; [`ChunkReader`] joins
+    /// those of a stream. In the arguments of a call it stays an escape.
     pub(crate) fn parse(payload: &str) -> Result<Self, BadChunk> {
-        parse::chunk(&surrogates::repaired(payload))
+        let repaired = surrogates::repaired(payload);
+        let mut chunk = parse::chunk(&repaired)?;
+        if matches!(repaired, Cow::Owned(_)) {
+            halves::keep(&mut chunk, payload);
+        }
+        Ok(chunk)
     }
 
     /// Parses a whole unstreamed completion, whose `message` becomes the delta.
     pub(crate) fn parse_whole(body: &str) -> Result<Self, BadChunk> {
-        let body = surrogates::repaired(body);
-        let mut chunk = parse::chunk(&body)?;
-        chunk.whole = WholeAnswer::parse(&body).map(Box::new);
+        let mut chunk = Self::parse(body)?;
+        chunk.whole = WholeAnswer::parse(&surrogates::repaired(body)).map(Box::new);
         Ok(chunk)
     }
 
@@ -147,39 +153,6 @@ impl CallKind {
         match self {
             Self::Function => "arguments",
             Self::Custom => "input",
-        }
-    }
-}
-
-impl FinishReason {
-    /// Classifies a `finish_reason`. An unknown word counts as `stop`. Words of failure do not
-    /// come here: a chunk with one is an error.
-    pub(crate) fn from_word(word: &str) -> Self {
-        match word {
-            "length" | "max_tokens" => Self::Length,
-            "content_filter" => Self::ContentFilter,
-            "tool_calls" | "function_call" => Self::ToolCalls,
-            _ => Self::Stop,
-        }
-    }
-
-    /// Combines two reasons of one answer. A cut counts whatever reason comes before or after
-    /// it; the first cut stands.
-    pub(crate) fn then(self, next: Self) -> Self {
-        if next.is_cut_off() && !self.is_cut_off() { next } else { self }
-    }
-
-    /// Whether the model was stopped before it was done.
-    pub(crate) fn is_cut_off(self) -> bool {
-        matches!(self, Self::Length | Self::ContentFilter)
-    }
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Stop => "stop",
-            Self::Length => "length",
-            Self::ContentFilter => "content_filter",
-            Self::ToolCalls => "tool_calls",
         }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct ErrorObject {
     /// The code as text, even where upstream sends a number. LiteLLM sends `"500"` and
     /// `"None"`.
     pub(crate) code: Option<String>,
+    /// Whether no `error` member says so: it is known as an error by a word or by its form alone.
+    pub(crate) is_inferred: bool,
 }
 
 impl ErrorObject {
@@ -26,7 +28,7 @@ impl ErrorObject {
         }
     }
 
-    fn from_value(value: Value) -> Self {
+    pub(crate) fn from_value(value: Value) -> Self {
         match value {
             Value::Object(mut members) => Self {
                 message: with_raw(
@@ -35,6 +37,7 @@ impl ErrorObject {
                 ),
                 kind: members.remove("type").and_then(text),
                 code: members.remove("code").and_then(text),
+                is_inferred: false,
             },
             other => Self { message: text(other).unwrap_or_default(), ..Self::default() },
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::address::{Chain, User};
 use super::canonical;
-use super::matching::{ids_fit, is_interrupted, shows};
+use super::matching::{ids_fit, shows};
 use super::record::{SentMessage, TurnRecord};
 
 /// Which parts of the list are recorded.
@@ -83,10 +83,11 @@ impl<'a> Alignment<'a> {
         let mut left: &[User] = &chain.users[links][..users];
         for (back, group) in groups(path).into_iter().rev().enumerate() {
             let sent = group.user_messages();
-            // A stopped turn of which the client kept no answer: its words stand before those
-            // of a later turn. That is looked at first, since answers may begin alike.
-            let is_stopped = group.last().is_some_and(|turn| is_interrupted(turn.row.status));
-            if let Some(last) = left.last().filter(|_| is_stopped && ends_with(left, sent)) {
+            // A turn of which the client kept no answer, since it was stopped or went on without
+            // the client: its words stand before those of a later turn. That is looked at first,
+            // since answers may begin alike.
+            let may_be_cut = group.last().is_some_and(|turn| turn.delivery().may_be_cut());
+            if let Some(last) = left.last().filter(|_| may_be_cut && ends_with(left, sent)) {
                 alignment.behind.insert(last.index, group);
                 left = alignment.take_users(left, sent);
             } else if link > 0 && (back == 0 || Self::shows(chain, link - 1, group)) {
@@ -105,7 +106,7 @@ impl<'a> Alignment<'a> {
         // The same digest is of the same words.
         last.row.digests.is_some_and(|own| own.link == link.own)
             || (ids_fit(link, &group.client_call_ids(), last.row.status)
-                && shows(link, &group.said(), last.row.status))
+                && shows(link, &group.said(), last.delivery()))
     }
 
     /// Notes the user messages whose words are unchanged. Returns those before the turn's.

@@ -21,8 +21,8 @@ use super::request::{ChatRequest, Progress};
 use super::resolve::ResolvedSession;
 use super::running::limits::RunPermit;
 use super::running::{
-    Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing, StartedTurn,
-    TurnIdentity,
+    Audience, Begun, DisconnectPolicy, Held, ResumeSlot, Retention, SessionSlot, Sharing,
+    StartedTurn, TurnIdentity,
 };
 use super::turn_start::Pieces;
 use super::{Sessions, pairs, preface};
@@ -72,6 +72,7 @@ pub(super) struct Recorded {
     context_tokens: Option<u64>,
     notices: Vec<String>,
     left_behind: Vec<String>,
+    audience: Audience,
 }
 
 /// What a turn has whether it is recorded or not.
@@ -96,6 +97,7 @@ fn turn_body(request: &ChatRequest, assembled: &mut Assembled) -> TurnBody {
         include_usage: request.include_usage,
         resumed_by: Vec::new(),
         calls: Vec::new(),
+        unheard: false,
         state: None,
     }
 }
@@ -166,7 +168,9 @@ impl Sessions {
             turn: identity.id.clone(),
             agent: Arc::clone(&turn.agent),
             before: state,
+            audience: Audience::default(),
         };
+        let audience = current.audience.clone();
         decided.extend(opener.map(|opener| taken_up(opener, &identity.id)));
         decided.extend(client_answers(&assembled.beginning, &identity.id));
         let acts_on_records = assembled.resumes || request.detach || !decided.is_empty();
@@ -201,6 +205,7 @@ impl Sessions {
             context_tokens,
             notices,
             left_behind,
+            audience,
         })
     }
 
@@ -214,13 +219,14 @@ impl Sessions {
     ) -> Begun {
         let Recorded { turn, slot, guard, recorder, pieces, beginning, .. } = recorded;
         let Recorded { left_out, code_requirement, shown_before, context_tokens, .. } = recorded;
-        let Recorded { notices, left_behind, .. } = recorded;
+        let Recorded { notices, left_behind, audience, .. } = recorded;
         if let Some(progress) = preferred_progress(&request, &turn.context) {
             request.progress = Some(progress);
             caller.form.progress = progress;
         }
         let mut sharing = self.sharing(&request, &caller, permit, Some(slot));
         sharing.resume = resume;
+        sharing.audience = audience;
         let started = match beginning {
             Beginning::Resume(resume) if !left_out.is_empty() => {
                 let channel = self.asking(&request).channel;
@@ -389,6 +395,7 @@ impl Sessions {
             held: Held { permit: Some(permit), slot },
             revoked: caller.revoked.clone(),
             resume: None,
+            audience: Audience::default(),
         }
     }
 

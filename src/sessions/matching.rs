@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::address::{Chain, Link, MIN_PREFIX, User};
 use super::canonical;
 use super::client_calls::CallDigest;
+use super::delivery_state::{DeliveryState, is_interrupted};
 use super::record::{TurnBody, TurnRecord};
 use crate::ids::{SessionId, TurnId};
 use crate::store::rows::{Digest, TurnRow, TurnStatus};
@@ -77,19 +78,15 @@ impl Turn {
         Some(Self { row, body })
     }
 
-    pub(crate) fn is_interrupted(&self) -> bool {
-        is_interrupted(self.row.status)
+    /// How much of the turn its client can have heard.
+    pub(crate) fn delivery(&self) -> DeliveryState {
+        DeliveryState::new(self.row.status, self.body.unheard)
     }
 }
 
 /// Reads rows. Nothing goes on from a turn whose body cannot be read.
 pub(crate) fn turns(rows: Vec<TurnRow>) -> Vec<Arc<Turn>> {
     rows.into_iter().filter_map(Turn::from_row).map(Arc::new).collect()
-}
-
-/// Whether the turn ended before its time.
-pub(crate) fn is_interrupted(status: TurnStatus) -> bool {
-    matches!(status, TurnStatus::Cancelled | TurnStatus::Crashed | TurnStatus::Failed)
 }
 
 impl Tree {
@@ -290,39 +287,38 @@ pub(crate) fn decide(candidates: &[Candidate], answer: &Link) -> Verdict {
 }
 
 /// The point behind `child`, if the list goes on from it: its user messages follow, and then
-/// its answer, perhaps cut short, or none if it was interrupted.
+/// its answer, perhaps cut short, or none if the client may not have heard it.
 pub(crate) fn extended(chain: &Chain, point: &Point, child: &TurnRecord) -> Option<Point> {
     let users = &chain.users[point.links][point.users..];
     let own = &child.body.user_messages;
     let turn = Some(child.row.id.clone());
-    let is_interrupted = is_interrupted(child.row.status);
     if !begins_with(users, child) {
         return None;
     }
     if own.len() < users.len() {
         let users = point.users + own.len();
-        let dropped = is_interrupted && !own.is_empty();
+        let dropped = child.delivery().may_be_cut() && !own.is_empty();
         return dropped.then_some(Point { turn, links: point.links, users });
     }
     let link = chain.links.get(point.links)?;
     let sent: Vec<&str> = child.client_call_ids().collect();
     let is_its = ids_fit(link, &sent, child.row.status)
-        && shows(link, &canonical::said(&child.said()), child.row.status);
+        && shows(link, &canonical::said(&child.said()), child.delivery());
     is_its.then_some(Point { turn, links: point.links + 1, users: 0 })
 }
 
 /// Whether the client shows this answer of ours: whole, or the beginning of it.
-pub(crate) fn shows(link: &Link, said: &str, status: TurnStatus) -> bool {
+pub(crate) fn shows(link: &Link, said: &str, delivery: DeliveryState) -> bool {
     if canonical::is_same(said, &link.text) {
         return true;
     }
     let is_long = || link.text.chars().nth(MIN_PREFIX - 1).is_some();
     let is_cut = canonical::begins_with(said, &link.text) && !link.text.is_empty();
     // Of a crashed turn the client may have seen more than was recorded.
-    let is_crashed = status == TurnStatus::Crashed;
+    let is_crashed = delivery.status == TurnStatus::Crashed;
     // A client may keep the model's own words without our question behind them.
-    let is_suspended = status == TurnStatus::Suspended;
-    (is_cut && (is_interrupted(status) || is_suspended || is_long()))
+    let is_suspended = delivery.status == TurnStatus::Suspended;
+    (is_cut && (delivery.may_be_cut() || is_suspended || is_long()))
         || (is_crashed && canonical::begins_with(&link.text, said))
 }
 
@@ -345,7 +341,7 @@ pub(crate) fn ids_fit(link: &Link, sent: &[&str], status: TurnStatus) -> bool {
 pub(crate) fn is_attempt(chain: &Chain, point: &Point, child: &Turn) -> bool {
     let users = &chain.users[point.links][point.users..];
     point.links == chain.links.len()
-        && is_interrupted(child.row.status)
+        && child.delivery().may_be_cut()
         && child.body.user_messages.len() == users.len()
         && begins_with_users(users, &child.body)
 }

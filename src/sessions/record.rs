@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::client_calls::CallDigest;
+use super::delivery_state::DeliveryState;
 use super::message_json;
 use crate::agent::record::{End, Entry, OpenRound, RecordedRound};
 use crate::execution::ask::EffectDigest;
@@ -65,6 +66,10 @@ pub(crate) struct TurnBody {
     /// The calls that the client was sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<CallDigest>,
+    /// Whether nobody listened any more when the turn ended: the client may show a part of its
+    /// answer, or nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unheard: bool,
     /// What holds after the turn; `None` if it is what held before.
     #[serde(rename = "facts")]
     pub(crate) state: Option<SessionState>,
@@ -169,6 +174,11 @@ impl TurnRecord {
             Entry::End(end) => Some(&**end),
             _ => None,
         })
+    }
+
+    /// How much of the turn its client can have heard.
+    pub(crate) fn delivery(&self) -> DeliveryState {
+        DeliveryState::new(self.row.status, self.body.unheard)
     }
 
     /// The tokens of the conversation when they were last counted, and of what the turn said

@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, FutureExt as _, Shared};
 
 use super::client_calls::call_digest;
 use super::record::{SessionBody, SessionState, TurnBody};
+use super::running::Audience;
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
 use crate::clock;
 use crate::errors::ApiError;
@@ -74,6 +75,8 @@ pub(super) struct CurrentState {
     /// What held when the turn began.
     pub(super) before: Option<SessionState>,
     pub(super) turn: TurnId,
+    /// Who listens to the turn.
+    pub(super) audience: Audience,
 }
 
 /// The rows as they will be, or are, in the store.
@@ -250,10 +253,11 @@ impl TurnRecorder {
         let (depth, digests) = (self.address)(&end.said, &ids);
         let calls: Vec<_> = end.client_calls.iter().map(call_digest).collect();
         let state = self.current.changed_state();
-        let body = if calls.is_empty() && state.is_none() {
+        let unheard = self.current.audience.has_left();
+        let body = if calls.is_empty() && state.is_none() && !unheard {
             body_json(&rows.body)
         } else {
-            body_json(&TurnBody { calls, state, ..rows.body.clone() })
+            body_json(&TurnBody { calls, state, unheard, ..rows.body.clone() })
         };
         let updated_ms = clock::now_ms();
         let session =

@@ -1,6 +1,7 @@
 //! Owns the turns that run. Requests only look on: a turn ends by itself, when it is stopped, or
 //! when its policy says so because nobody looks on any more.
 
+mod audience;
 mod fingerprint;
 mod keeper;
 mod kept;
@@ -27,7 +28,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::fingerprint::RequestFingerprint;
+pub(crate) use self::audience::Audience;
+pub(crate) use self::fingerprint::{RequestFingerprint, RequestName};
 pub(crate) use self::position::Position;
 pub(crate) use self::shared_turn::{DisconnectPolicy, Held, Retention, SharedTurn};
 pub(crate) use self::slots::{ResumeSlot, SessionSlot};
@@ -102,6 +104,8 @@ pub(crate) struct Sharing {
     /// The right to resume the parent's open round. Released when the turn can be found, so that
     /// a request that waits for it joins it.
     pub(crate) resume: Option<ResumeSlot>,
+    /// Shared with the turn's record.
+    pub(crate) audience: Audience,
 }
 
 /// What a request has come to.
@@ -211,7 +215,7 @@ impl Running {
         sharing: Sharing,
     ) -> (Arc<SharedTurn>, Subscriber) {
         let StartedTurn { identity, model, mut events, .. } = started;
-        let Sharing { form, policy, retention, held, revoked, resume } = sharing;
+        let Sharing { form, policy, retention, held, revoked, resume, audience } = sharing;
         if !form.stream {
             events.wait_for_end();
         }
@@ -225,7 +229,8 @@ impl Running {
             records: self.records.clone(),
             memory: self.memory.clone(),
         };
-        let turn = SharedTurn::new(parts, State::new(events, held, retention, &self.memory));
+        let state = State::new(events, (held, audience), retention, &self.memory);
+        let turn = SharedTurn::new(parts, state);
         let subscriber = Subscriber::new(&turn);
         sync::lock(&self.turns).insert(&turn);
         // Whoever waited for it finds this turn.

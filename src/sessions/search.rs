@@ -86,10 +86,10 @@ impl Search<'_> {
         self.chain.links.get(point.links.checked_sub(1)?)
     }
 
-    /// A list that goes on from an interrupted turn, or repeats it, hangs on what that turn hung
+    /// A list that goes on from a turn whose answer its client did not hear, or repeats it, hangs on what that turn hung
     /// on. Any other hangs on the newest turn.
     async fn behind_newest(&self, tree: &Tree, newest: &Turn) -> Result<Point, StoreError> {
-        if newest.is_interrupted() {
+        if newest.delivery().may_be_cut() {
             let before = Point { turn: newest.row.parent.clone(), links: 0, users: 0 };
             let point = self.extend(tree, before.clone()).await?;
             if point != before || matching::is_attempt(self.chain, &before, newest) {
@@ -198,9 +198,10 @@ impl Search<'_> {
         let mut cut = Vec::new();
         for row in rows.into_iter().take(MAX_SESSIONS) {
             let Some(turn) = Turn::from_row(row.clone()) else { continue };
+            let delivery = turn.delivery();
             let (said, sent) = self.link_shown(turn).await?;
             let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
-            if ids_fit(link, &sent, row.status) && matching::shows(link, &said, row.status) {
+            if ids_fit(link, &sent, row.status) && matching::shows(link, &said, delivery) {
                 cut.push(row);
             }
         }

@@ -6,7 +6,6 @@ use memchr::memmem::Finder;
 use serde_json::{Value, json};
 
 use super::canonical;
-use super::matching::is_interrupted;
 use super::record::TurnRecord;
 pub(crate) use crate::agent::closed_round::closed;
 use crate::agent::closed_round::{INTERRUPTED, answer};
@@ -250,8 +249,8 @@ fn settled_answer(attempt: &TurnRecord, slot: usize) -> Option<String> {
 pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
     /// More than anyone needs to know what happened.
     const MAX_LINES: usize = 50;
-    let interrupted = attempts.iter().rev().filter(|turn| is_interrupted(turn.row.status));
-    let steps = interrupted.flat_map(|turn| own_steps(turn, false));
+    let cut = attempts.iter().rev().filter(|turn| turn.delivery().may_be_cut());
+    let steps = cut.flat_map(|turn| own_steps(turn, false));
     let mut lines: Vec<String> = steps.flat_map(|step| done_in(&step)).collect();
     if lines.is_empty() {
         return None;
@@ -262,8 +261,8 @@ pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
         lines.push(format!("and {more} more"));
     }
     let text = format!(
-        "An earlier attempt to answer this was interrupted. These calls of it had been made; do \
-         not repeat what need not be done twice:\n{}",
+        "An earlier attempt to answer this was interrupted, or nobody heard its end. These calls \
+         of it had been made; do not repeat what need not be done twice:\n{}",
         lines.join("\n")
     );
     Some(Reminder::new(text).to_string())

@@ -5,6 +5,8 @@
 //! first assigned to a call by its index, id and name; then its content is read into that call.
 
 mod call;
+mod echo;
+mod quoted;
 mod scanner;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -14,9 +16,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::ids::CallId;
+use crate::openai::call_name;
 use crate::openai::chunk::CallDelta;
 pub(crate) use call::AssembledCall;
 use call::Stage;
+use echo::KnownObjects;
 
 /// A call of the round, by its index in [`Assembler::calls`]. Ids are only labels; turn, round
 /// and slot identify a call.
@@ -39,6 +43,8 @@ pub(crate) enum Step {
     Sealed(Slot),
     /// The call will never run; [`AssembledCall::invalid`] says why.
     Invalid(Slot),
+    /// The call is one before it, sent once more. It never was closed or sealed.
+    Echoed(Slot),
 }
 
 /// How the round's stream ended. A stream that broke off has no end.
@@ -61,6 +67,7 @@ pub(crate) struct Assembler {
     by_id: HashMap<String, usize>,
     /// Every id that a call has or has had.
     taken: HashSet<String>,
+    known_objects: KnownObjects,
     /// Whether the end left a call half open.
     is_cut: bool,
     /// The stream has ended in order.
@@ -91,6 +98,7 @@ impl Assembler {
             by_index: HashMap::new(),
             by_id: HashMap::new(),
             taken: HashSet::new(),
+            known_objects: KnownObjects::default(),
             is_cut: false,
             is_over: false,
             is_overfull: false,
@@ -118,6 +126,14 @@ impl Assembler {
 
     pub(crate) fn call(&self, slot: Slot) -> &AssembledCall {
         &self.calls[slot.0]
+    }
+
+    /// The call as an entry of an assistant message's `tool_calls`. A name that is no tool's is
+    /// mended where providers refuse it.
+    pub(crate) fn to_message(&self, call: &AssembledCall) -> Value {
+        let name = call.name.as_deref().unwrap_or_default();
+        let name = if (self.is_tool)(name) { name.into() } else { call_name::mended(name) };
+        call.to_message(&name)
     }
 
     /// See [`AssembledCall::take_input`].
@@ -163,7 +179,12 @@ impl Assembler {
 
     /// Reads the end of the stream. A second call of this function changes nothing.
     pub(crate) fn finish(&mut self, end: End) -> Vec<Step> {
-        if end == End::Finished {
+        if end == End::Finished && !self.is_over {
+            for at in self.half_open.clone() {
+                if self.calls[at].adopt_snapshot() {
+                    self.was_read(at);
+                }
+            }
             self.is_cut = !self.half_open.is_empty();
             if !self.is_cut {
                 self.is_over = true;
@@ -178,7 +199,9 @@ impl Assembler {
     fn seal_all(&mut self) {
         for at in 0..self.calls.len() {
             self.calls[at].fill_empty();
-            self.seal(at);
+            if !self.is_echo(at) {
+                self.seal(at);
+            }
         }
     }
 
@@ -316,13 +339,19 @@ impl Assembler {
             return None;
         }
         self.taken.insert(own.clone());
+        let mut call = AssembledCall::new(own, index, wire_id);
+        // The pieces of a call may lack the id that the whole call has.
+        let anonymous = index.and_then(|index| self.at_index(index));
+        let anonymous = anonymous.filter(|&at| self.calls[at].wire_id.is_none());
+        call.first = anonymous.map_or(at, |at| self.calls[at].first);
+        call.may_be_echo = anonymous.is_some();
         if let Some(index) = index {
             self.by_index.insert(index, at);
         }
-        if let Some(id) = &wire_id {
-            self.by_id.insert(id.clone(), at);
+        if let Some(id) = &call.wire_id {
+            call.may_be_echo |= self.by_id.insert(id.clone(), at).is_some();
         }
-        self.calls.push(AssembledCall::new(own, index, wire_id));
+        self.calls.push(call);
         self.steps.push(Step::Opened(Slot(at)));
         // The model has moved on from the call before.
         if let Some(before) = at.checked_sub(1) {
@@ -336,7 +365,10 @@ impl Assembler {
         let call = &self.calls[at];
         let (name, index, wire_id) = (call.name.clone(), call.index, call.wire_id.clone());
         let own = self.derived_id(wire_id.as_deref());
+        let first = call.first;
         let next = self.open_as(own, index, wire_id)?;
+        self.calls[next].may_be_echo = true;
+        self.calls[next].first = first;
         if let Some(name) = name {
             self.calls[next].take_name(&name, &*self.is_tool);
         }
@@ -356,10 +388,15 @@ impl Assembler {
     /// Reads arguments into a call, and further objects behind the first into calls of their
     /// own.
     fn read(&mut self, mut at: usize, mut text: &str) {
+        if self.calls[at].take_cumulative(text) {
+            return self.was_read(at);
+        }
+        self.calls[at].note_snapshot(text);
         loop {
             let was_invalid = self.calls[at].invalid.is_some();
             let rest = self.calls[at].take_arguments(text);
-            if self.calls[at].invalid.is_some() && !was_invalid {
+            let is_invalid = self.calls[at].invalid.is_some() && !was_invalid;
+            if is_invalid && !self.calls[at].adopt_snapshot() {
                 self.steps.push(Step::Invalid(Slot(at)));
             }
             // Only an empty object is followed by another one that replaces it.
@@ -368,13 +405,18 @@ impl Assembler {
                 text = rest;
                 continue;
             }
-            self.close(at);
-            self.changed.insert(at);
-            self.note(at);
+            self.was_read(at);
             let Some(rest) = rest else { return };
             let Some(next) = self.open_next(at) else { return };
             (at, text) = (next, rest);
         }
+    }
+
+    /// Acts on what was read into a call.
+    fn was_read(&mut self, at: usize) {
+        self.close(at);
+        self.changed.insert(at);
+        self.note(at);
     }
 
     /// Records what the next `finish_reason` has to look at.
@@ -397,9 +439,12 @@ impl Assembler {
 
     /// Closes the call if it is whole, and seals it if it is not the last.
     fn close(&mut self, at: usize) {
+        if self.is_echo(at) {
+            return;
+        }
         let call = &mut self.calls[at];
         let is_tool = call.name.as_ref().is_some_and(|name| (self.is_tool)(name));
-        if is_tool && call.is_runnable() && !call.is_closed() {
+        if is_tool && call.is_runnable() && !call.is_closed() && !call.is_undecided() {
             call.stage = Stage::Closed;
             self.steps.push(Step::Closed(Slot(at)));
         }
@@ -408,12 +453,32 @@ impl Assembler {
         }
     }
 
+    /// Whether the call is one before it, sent once more. This is decided once, when the object
+    /// is surely whole.
+    fn is_echo(&mut self, at: usize) -> bool {
+        let call = &mut self.calls[at];
+        let is_whole = self.is_over || call.is_surely_whole();
+        if call.is_echo || call.is_compared || !is_whole || !call.is_runnable() {
+            return call.is_echo;
+        }
+        let (Some(object), Some(name)) = (&call.input, &call.name) else { return false };
+        let is_known =
+            self.known_objects.is_echo(object, call.first, call.wire_id.as_deref(), name);
+        call.is_compared = true;
+        call.is_echo = is_known && call.may_be_echo;
+        if call.is_echo {
+            self.changed.insert(at);
+            self.steps.push(Step::Echoed(Slot(at)));
+        }
+        call.is_echo
+    }
+
     /// Seals the call if it is whole. An empty object is not whole until the stream has ended,
     /// since another one may follow.
     fn seal(&mut self, at: usize) {
         let call = &mut self.calls[at];
         let is_whole = self.is_over || call.is_surely_whole();
-        if is_whole && call.is_runnable() && !call.is_sealed() {
+        if is_whole && call.is_runnable() && !call.is_sealed() && !call.is_echo {
             call.stage = Stage::Sealed;
             self.changed.insert(at);
             self.steps.push(Step::Sealed(Slot(at)));

@@ -35,12 +35,39 @@ impl Event {
         }
     }
 
+    /// The text of an event that reports a failure, by its name (`event: error`) or by its field
+    /// (`error: …`). `None` for any other event.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let is_usual = self.lines == 1 && self.bytes.starts_with(b"data:");
+        if is_usual {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&self.bytes);
+        let mut is_failure = false;
+        for line in text.lines() {
+            let (field, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.trim();
+            match field {
+                "error" => return Some(value.to_owned()),
+                "event" => is_failure = is_name_of_failure(value),
+                _ => {}
+            }
+        }
+        is_failure.then(|| self.data().unwrap_or_default().into_owned())
+    }
+
     /// Decodes the usual event, a single `data:` line, without copying it. Every token comes in
     /// such an event, and the decoder would copy it three times.
     fn single_line<'a>(&self, text: &'a str) -> Option<&'a str> {
         let data = text.strip_prefix("data:").filter(|_| self.lines == 1)?;
         Some(data.strip_prefix(' ').unwrap_or(data).trim_end_matches('\n'))
     }
+}
+
+/// Whether an event of this name reports a failure.
+fn is_name_of_failure(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["error", "exception", "failed"].iter().any(|end| name.ends_with(end))
 }
 
 /// Decodes an event of any form with the library. The library gets one line at a time, because

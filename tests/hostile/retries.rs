@@ -114,7 +114,7 @@ async fn v26_a_failure_after_tools_ran_is_told_again() {
     upstream.round(marks());
     upstream.round(vec![text("It is "), Step::Close]);
     let first = server.client().chat(&ask("Mark it.")).await;
-    assert_eq!(first.refusal(), (502, "stream_died".to_owned()));
+    assert_eq!(first.refusal(), (400, "stream_died".to_owned()));
     assert_eq!(first.header("x-should-retry"), Some("false"));
 
     let again = retrying(&server).chat(&ask("Mark it.")).await;

@@ -350,3 +350,76 @@ async fn a_detached_turn_that_a_shutdown_ends_is_known_after_it() {
     assert!(String::from_utf8_lossy(&again.body).contains("\"error\""), "{again:?}");
     assert_eq!(gone.file("started"), "x\n");
 }
+
+/// A turn that went on when its client had left, after some of its text: its answer is whole, and
+/// nobody heard it.
+async fn ended_unheard(upstream: &Upstream, client: &Client, body: &Value) {
+    upstream.round(reads());
+    upstream.round(half("a needle in the notes."));
+    let mut stream = client.stream(body).await;
+    stream.until_text().await;
+    let turn = turn_of(&stream);
+    drop(stream);
+    upstream.open("half");
+    assert_eq!(said(&client.get(&stream_of(&turn)).await), "It is a needle in the notes.");
+}
+
+#[tokio::test]
+async fn what_a_turn_did_without_its_client_is_spliced_into_the_next_request() {
+    let detach = || json!({ "toolhand": { "detach": true, "session": "mine" } });
+    let patient = || json!({ "toolhand": { "session": "mine" } });
+    for (has_grace, shown) in
+        [(false, None), (false, Some("It is ")), (true, None), (true, Some("It is "))]
+    {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        let key = add(&server, &["patient", "--disconnect-grace", "10m"]);
+        let client = if has_grace { Client::new(server.address(), &key) } else { server.client() };
+        let members = if has_grace { patient() } else { detach() };
+        ended_unheard(&upstream, &client, &with(ask_streamed("Read."), members.clone())).await;
+
+        upstream.round(says("Yes."));
+        let mut list = vec![user("Read.")];
+        list.extend(shown.map(assistant));
+        list.push(user("Sure?"));
+        client.chat(&with(conversation(&list), members)).await;
+
+        let told = last_told(&upstream);
+        let says = |words: &str| told.iter().any(|message| message.contains(words));
+        assert!(says("It is a needle in the notes."), "{has_grace} {shown:?}: {told:?}");
+        assert!(told.iter().any(|message| message.starts_with("tool:")), "{told:?}");
+        assert_eq!(told.last().map(String::as_str), Some("user: Sure?"), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_list_after_a_turn_that_nobody_heard_is_told_what_it_did() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let members = json!({ "toolhand": { "detach": true, "session": "mine" } });
+    let body = with(ask_streamed("Read."), members);
+    ended_unheard(&upstream, &server.client(), &body).await;
+
+    upstream.round(says("Again."));
+    assert_eq!(server.client().streamed(&body).await.text(), "Again.");
+
+    let told = last_told(&upstream);
+    assert!(told.last().is_some_and(|message| message.contains("- Read")), "{told:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_its_client_has_taken_out_stays_out() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let members = || json!({ "toolhand": { "detach": true, "session": "mine" } });
+    upstream.round(says("It is a needle."));
+    let heard = server.client().chat(&with(conversation(&[user("Read.")]), members())).await;
+    assert_eq!(heard.text(), "It is a needle.");
+
+    upstream.round(says("Yes."));
+    let list = [user("Read."), user("Sure?")];
+    server.client().chat(&with(conversation(&list), members())).await;
+
+    let told = last_told(&upstream);
+    assert!(!told.iter().any(|message| message.contains("needle")), "{told:?}");
+}

@@ -203,7 +203,7 @@ async fn v26_a_failed_turn_is_told_again_across_a_restart_only_if_tools_ran() {
     upstream.round(marks());
     upstream.round(vec![text("It is "), Step::Close]);
     let first = named(&gone, "ran").chat(&body).await;
-    assert_eq!(first.refusal(), (502, "stream_died".to_owned()));
+    assert_eq!(first.refusal(), (400, "stream_died".to_owned()));
     for _ in 0..3 {
         upstream.round(vec![Step::Close]);
     }

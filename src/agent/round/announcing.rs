@@ -79,6 +79,9 @@ impl Round {
     fn is_name_final(&self, slot: usize, rules: &RoundRules<'_>) -> bool {
         let assembled = self.assembler.call(Slot(slot));
         let Some(name) = &assembled.name else { return false };
+        if assembled.is_undecided() && !self.calls[slot].sealed {
+            return false;
+        }
         let is_ours = !rules.is_clients(assembled) && rules.pipeline.tools.get(name).is_some();
         is_ours || self.calls[slot].sealed || assembled.is_closed() || assembled.has_arguments()
     }

@@ -148,6 +148,9 @@ impl Round {
         }
         let call = &mut self.calls[position];
         let Progress::Running(running) = std::mem::take(&mut call.progress) else { return };
+        if let Some(note) = self.assembler.call(Slot(position)).note {
+            result.text.close(note);
+        }
         result = invalid.unwrap_or(result);
         let text = result.text.to_string();
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {
@@ -302,11 +305,14 @@ impl Round {
     pub(super) fn settle_with(
         &mut self,
         slot: usize,
-        result: ToolResult,
+        mut result: ToolResult,
         effects: &mut Vec<RoundEffect>,
     ) {
         let call = &mut self.calls[slot];
         let assembled = self.assembler.call(Slot(slot));
+        if let Some(note) = assembled.note {
+            result.text.close(note);
+        }
         let text = result.text.to_string();
         // The call may never have been admitted, so its own fields can still be empty.
         effects.push(RoundEffect::Emit(TurnEvent::ToolEnded(Box::new(ToolEnd {

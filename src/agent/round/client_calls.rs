@@ -28,7 +28,7 @@ pub(super) struct PassedOn {
 
 /// What to do about a call, and the calls after it.
 enum NextStep {
-    /// Not a client's call.
+    /// Not a client's call, or one before it once more.
     Skip,
     /// A client's call whose id and name are final.
     Begin,
@@ -79,7 +79,8 @@ impl Round {
     ) {
         for slot in 0..self.calls.len() {
             let is_clients = rules.is_clients(self.assembler.call(Slot(slot)));
-            if is_clients && self.calls[slot].sent.is_none() {
+            let is_echo = self.assembler.call(Slot(slot)).is_echo();
+            if is_clients && !is_echo && self.calls[slot].sent.is_none() {
                 self.pass_on(slot, effects);
             }
         }
@@ -93,7 +94,8 @@ impl Round {
     ) {
         let mut left = Vec::new();
         for (slot, call) in self.calls.iter_mut().enumerate() {
-            let is_clients = rules.is_clients(self.assembler.call(Slot(slot)));
+            let assembled = self.assembler.call(Slot(slot));
+            let is_clients = rules.is_clients(assembled) && !assembled.is_echo();
             match call.progress {
                 Progress::Open if is_clients => left.push(slot),
                 // It was withdrawn when it was cut off.
@@ -111,6 +113,12 @@ impl Round {
         let (call, assembled) = (&self.calls[slot], self.assembler.call(Slot(slot)));
         // Until arguments begin, a name may still grow, and an id may come late.
         let is_known = call.sealed || (assembled.has_own_id() && assembled.has_arguments());
+        if assembled.is_echo() {
+            return NextStep::Skip;
+        }
+        if assembled.is_undecided() && !call.sealed {
+            return NextStep::Wait;
+        }
         match &assembled.name {
             Some(_) if rules.is_clients(assembled) && is_known => NextStep::Begin,
             Some(_) if rules.is_clients(assembled) => NextStep::Wait,

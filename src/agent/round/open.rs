@@ -77,7 +77,8 @@ impl Round {
             return restored.message.clone();
         }
         let mut message = self.message.to_value(true);
-        let entries: Vec<_> = self.kept().map(|(call, assembled)| entry(call, assembled)).collect();
+        let entries: Vec<_> =
+            self.kept().map(|(call, assembled)| self.entry(call, assembled)).collect();
         message["tool_calls"] = entries.into();
         message
     }
@@ -121,6 +122,15 @@ impl Round {
         calls.filter(|(call, _)| !matches!(call.progress, Progress::Dropped))
     }
 
+    /// The call as an entry of `tool_calls`, under the id that the client was told.
+    fn entry(&self, call: &Call, assembled: &AssembledCall) -> Value {
+        let mut entry = self.assembler.to_message(assembled);
+        if call.sent.is_some() {
+            entry["id"] = json!(sent_id(call, assembled));
+        }
+        entry
+    }
+
     /// The id by which a call is judged.
     pub(in crate::agent) fn call_id(&self, slot: usize) -> Option<String> {
         self.assembler.calls().get(slot).map(|call| call.id.clone())
@@ -139,7 +149,7 @@ impl Round {
             return None;
         }
         state.is_recorded = true;
-        let call = self.assembler.call(Slot(slot)).to_message();
+        let call = self.assembler.to_message(self.assembler.call(Slot(slot)));
         Some(Intent { round, slot, call, model, approval })
     }
 
@@ -295,15 +305,6 @@ fn restored(call: OpenCall, given: Option<Box<RawValue>>) -> Call {
         }
     };
     Call { progress, sealed: true, is_earlier: true, ..Call::default() }
-}
-
-/// The call as an entry of `tool_calls`, under the id that the client was told.
-fn entry(call: &Call, assembled: &AssembledCall) -> Value {
-    let mut entry = assembled.to_message();
-    if call.sent.is_some() {
-        entry["id"] = json!(sent_id(call, assembled));
-    }
-    entry
 }
 
 fn client_entry(call: &Call, assembled: &AssembledCall) -> Value {

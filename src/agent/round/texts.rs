@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{Round, RoundEffect};
 use crate::agent::events::TurnEvent;
+use crate::agent::message::is_blank;
 use crate::agent::{deltas, parts};
 use crate::openai::chunk::Delta;
 
@@ -55,14 +56,21 @@ impl Round {
         self.forward(TurnEvent::Text(text), effects);
     }
 
+    /// Sends an event. White space before the first word is no answer yet: the round may still be
+    /// asked for again.
     fn forward(&mut self, mut event: TurnEvent, effects: &mut Vec<RoundEffect>) {
-        self.forwarded = true;
-        if let Some(text) = event.text_mut() {
-            if self.follows_text && !self.gave_text {
-                text.insert_str(0, "\n\n");
+        let is_text = matches!(event, TurnEvent::Text(_));
+        match event.text_mut() {
+            Some(text) if is_text && is_blank(text) && !self.gave_text => self.said.push_str(text),
+            Some(text) => {
+                if self.follows_text && !self.gave_text {
+                    text.insert_str(0, "\n\n");
+                }
+                self.forwarded = true;
+                self.gave_text = true;
+                self.said.push_str(text);
             }
-            self.gave_text = true;
-            self.said.push_str(text);
+            None => self.forwarded = true,
         }
         effects.push(RoundEffect::Emit(event));
     }

@@ -7,6 +7,7 @@ mod decisions;
 mod hooks;
 mod pairs;
 mod records;
+mod wire;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -622,8 +623,8 @@ fn length_without_a_call_is_the_answers_finish_reason() {
 }
 
 #[test]
-fn an_unknown_finish_reason_and_calls_that_never_came_are_stop() {
-    for reason in ["eos", "tool_calls"] {
+fn another_word_for_a_good_end_and_calls_that_never_came_are_stop() {
+    for reason in ["eos", "End_Turn", "tool_calls"] {
         let mut bench = Bench::new("m", &[]);
         bench.text("Hi").finish(reason).done();
         bench.expect(r#"round1 ask text"Hi" hang FINISHED:stop STOP"#);
@@ -923,7 +924,8 @@ fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
 
 #[test]
 fn u33_an_answer_of_too_many_calls_is_an_error_and_starts_nothing() {
-    let most = A.repeat(upstream::assemble::MAX_CALLS);
+    let numbers = 0..upstream::assemble::MAX_CALLS;
+    let most: String = numbers.map(|number| format!(r#"{{"at":"{number}"}}"#)).collect();
     for (name, tools) in [("Look", &[][..]), ("theirs", &["theirs"])] {
         let mut bench = Bench::new("m", tools);
         bench.call(0, name, &format!("{most}{A}"));

@@ -18,8 +18,8 @@ use tower::ServiceExt;
 use super::*;
 use crate::agent::subagents::AgentServices;
 use crate::agent::subagents::settings::SubagentSettings;
-use crate::api::chat::Chat;
 use crate::api::chat::validate::{Context, KeyBounds};
+use crate::api::chat::{Chat, DeliveredFailures};
 use crate::api::ready::Readiness;
 use crate::api::status::About;
 use crate::http::auth::{Authenticator, Key, Keys};
@@ -99,6 +99,7 @@ fn state(keys: Keys) -> ApiState {
         turns: sessions(Arc::clone(&upstream), memory_budget.clone(), &store, &running),
         runs: RunLimits::new(&limits),
         memory_budget: memory_budget.clone(),
+        failures: DeliveredFailures::default(),
     };
     ApiState {
         forwarded: Arc::new(Routes::named(&upstream_settings.passthrough).unwrap()),

@@ -116,8 +116,7 @@ impl Answer {
 
     /// Adds a chunk. Returns its text.
     fn add(&mut self, chunk: Chunk) -> Option<Shown> {
-        if let Some(word) = &chunk.finish_reason {
-            let reason = FinishReason::from_word(word);
+        if let Some(reason) = chunk.finish_reason {
             self.reason = Some(self.reason.map_or(reason, |first| first.then(reason)));
         }
         let Delta { content, members, .. } = chunk.delta;

@@ -13,7 +13,7 @@ use super::{BadChunk, Chunk, Delta, RawMembers};
 
 /// Remembers what the chunks of one stream have in common.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FrameCache {
+pub(super) struct FrameCache {
     frame: Option<Frame>,
     /// How often a frame was learned.
     learned: u8,
@@ -34,7 +34,7 @@ impl FrameCache {
 
     /// Parses like [`Chunk::parse`], except that only the first chunk of a frame has the
     /// model's name.
-    pub(crate) fn read(&mut self, payload: &str) -> Result<Chunk, BadChunk> {
+    pub(super) fn read(&mut self, payload: &str) -> Result<Chunk, BadChunk> {
         if let Some(chunk) = self.frame.as_ref().and_then(|frame| frame.chunk_of(payload)) {
             return Ok(chunk);
         }

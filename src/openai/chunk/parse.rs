@@ -13,7 +13,8 @@ use serde::de::{Error, IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, MAX_USAGE, RawMembers};
+use super::finish_reason::{FinishReason, FinishWord};
+use super::{BadChunk, CallDelta, CallKind, Chunk, Delta, MAX_USAGE, RawMembers, carried_error};
 use crate::json;
 use crate::openai::error_object::ErrorObject;
 use crate::openai::usage::Usage;
@@ -23,9 +24,9 @@ const REFUSAL: &str = "refusal";
 
 /// Parses one payload.
 pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
-    let Filled(envelope) = serde_json::from_str::<Filled<Envelope>>(payload)
+    let Filled(mut envelope) = serde_json::from_str::<Filled<Envelope>>(payload)
         .map_err(|error| BadChunk::Malformed(error.to_string()))?;
-    if let Some(error) = envelope.error {
+    if let Some(error) = envelope.carried_error() {
         return Err(BadChunk::Error(error));
     }
     if !envelope.has_choices && envelope.chunk.usage.is_none() {
@@ -36,21 +37,29 @@ pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
         chunk.unknown = Some(Arc::new(envelope.unknown));
     }
     let Some(choice) = envelope.choice else { return Ok(chunk) };
-    if let Some(word) = choice.finish_reason.as_deref().filter(|word| is_failure(word)) {
-        let message = format!("finish_reason is {word:?}");
-        return Err(BadChunk::Error(ErrorObject { message, ..ErrorObject::default() }));
-    }
     chunk.has_choice = true;
+    chunk.finish_reason = finish_reason(&choice)?;
     chunk.delta = choice.delta;
-    chunk.finish_reason = choice.finish_reason;
     chunk.logprobs = choice.logprobs;
     Ok(chunk)
 }
 
-/// Whether a `finish_reason` reports a failure.
-fn is_failure(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    word.contains("error") || word.contains("fail") || word == "malformed_function_call"
+/// How a choice ends its answer, if it does. A word that is not known to be a good end is an
+/// error.
+fn finish_reason(choice: &Choice) -> Result<Option<FinishReason>, BadChunk> {
+    if let Some(error) = &choice.error {
+        return Err(BadChunk::Error(ErrorObject { is_inferred: true, ..error.clone() }));
+    }
+    let Some(word) = &choice.finish_reason else { return Ok(None) };
+    match FinishWord::read(word) {
+        FinishWord::Reason(reason) => Ok(Some(reason)),
+        FinishWord::Nothing => Ok(None),
+        ended @ (FinishWord::Failure | FinishWord::Unknown) => {
+            let error = carried_error::inferred(format!("finish_reason is {word:?}"));
+            let is_inferred = ended == FinishWord::Unknown;
+            Err(BadChunk::Error(ErrorObject { is_inferred, ..error }))
+        }
+    }
 }
 
 /// The top level of a chunk.
@@ -62,7 +71,30 @@ struct Envelope {
     /// Choice 0.
     choice: Option<Choice>,
     error: Option<ErrorObject>,
+    /// Whether `object` says that it is an error.
+    is_error: bool,
     unknown: RawMembers,
+}
+
+impl Envelope {
+    /// The error that the object carries in the place of a chunk.
+    fn carried_error(&mut self) -> Option<ErrorObject> {
+        if let Some(error) = self.error.take() {
+            return Some(error);
+        }
+        let has_answer = self.choice.is_some() || self.chunk.usage.is_some();
+        if has_answer && !self.is_error {
+            return None;
+        }
+        let value = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
+        let members =
+            self.unknown.iter().filter_map(|(name, raw)| Some((name.clone(), value(raw)?)));
+        let mut members: Map<String, Value> = members.collect();
+        if self.is_error {
+            members.insert("object".to_owned(), "error".into());
+        }
+        carried_error::find(&members)
+    }
 }
 
 /// One entry of `choices`.
@@ -71,6 +103,7 @@ struct Choice {
     index: Option<u64>,
     delta: Delta,
     finish_reason: Option<String>,
+    error: Option<ErrorObject>,
     logprobs: Option<Box<RawValue>>,
 }
 
@@ -86,9 +119,13 @@ impl Members for Envelope {
                 self.choice = choices.and_then(|Listed(FirstChoice(choice))| choice);
             }
             "usage" => self.chunk.usage = usage(map.next_value()?),
-            "error" => self.error = map.next_value()?,
+            "error" => self.error = error(map.next_value()?),
+            "object" => {
+                let object = map.next_value::<Scalar>()?.text().unwrap_or_default();
+                self.is_error = object.eq_ignore_ascii_case("error");
+            }
             // The server writes these itself; `obfuscation` is OpenAI's padding.
-            "id" | "object" | "created" | "toolhand" | "obfuscation" => ignore(map)?,
+            "id" | "created" | "toolhand" | "obfuscation" => ignore(map)?,
             _ => keep_raw(&mut self.unknown, name, map.next_value()?),
         }
         Ok(())
@@ -105,6 +142,7 @@ impl Members for Choice {
             "message" => self.delta = message(or_default(map.next_value()?)),
             "finish_reason" => self.finish_reason = map.next_value::<Scalar>()?.non_empty(),
             "logprobs" => self.logprobs = map.next_value::<Option<Box<RawValue>>>()?,
+            "error" => self.error = error(map.next_value()?),
             _ => ignore(map)?,
         }
         Ok(())
@@ -264,6 +302,11 @@ impl Entries for CallDeltas {
         self.0.extend(entry.map(|Filled(call)| call));
         Ok(())
     }
+}
+
+/// The value of a member `error`, unless it tells none.
+fn error(value: Value) -> Option<ErrorObject> {
+    carried_error::is_something(&value).then(|| ErrorObject::from_value(value))
 }
 
 /// The usage, or `None` where it cannot be read: that is no reason to end a stream.

@@ -1,7 +1,4 @@
-//! Replaces lone surrogates in JSON escapes by U+FFFD.
-//!
-//! A provider that cuts its text between UTF-16 units sends the two halves of an emoji in two
-//! chunks, and neither is valid JSON text.
+//! Replaces lone surrogates in JSON escapes, which are no valid JSON text.
 
 use std::borrow::Cow;
 
@@ -9,18 +6,28 @@ const REPLACEMENT: &str = "\\ufffd";
 /// The length of an escape such as `\uD83D`.
 const ESCAPE: usize = 6;
 
-/// `json` with each lone surrogate replaced; borrowed if there is none.
+/// `json` with each lone surrogate replaced by U+FFFD; borrowed if there is none.
 pub(crate) fn repaired(json: &str) -> Cow<'_, str> {
+    with_lone_halves_as(json, |_| REPLACEMENT.into())
+}
+
+/// `json` with each lone surrogate written as `written` says; borrowed if there is none.
+pub(super) fn with_lone_halves_as(
+    json: &str,
+    written: impl Fn(u16) -> Cow<'static, str>,
+) -> Cow<'_, str> {
     let mut out = String::new();
     let mut copied = 0;
     let mut at = 0;
     while let Some(found) = json[at..].find('\\') {
         at += found;
         match surrogate(json, at) {
-            Some(Half::High) if surrogate(json, at + ESCAPE) == Some(Half::Low) => at += 2 * ESCAPE,
-            Some(_) => {
+            Some(Half::High(_)) if matches!(surrogate(json, at + ESCAPE), Some(Half::Low(_))) => {
+                at += 2 * ESCAPE;
+            }
+            Some(Half::High(unit) | Half::Low(unit)) => {
                 out.push_str(&json[copied..at]);
-                out.push_str(REPLACEMENT);
+                out.push_str(&written(unit));
                 at += ESCAPE;
                 copied = at;
             }
@@ -34,11 +41,10 @@ pub(crate) fn repaired(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Which half of a surrogate pair an escape is.
-#[derive(PartialEq)]
+/// Which half of a surrogate pair an escape is, with its UTF-16 unit.
 enum Half {
-    High,
-    Low,
+    High(u16),
+    Low(u16),
 }
 
 /// The surrogate whose escape begins at `at`.
@@ -48,8 +54,8 @@ fn surrogate(json: &str, at: usize) -> Option<Half> {
         return None;
     }
     match u16::from_str_radix(digits, 16) {
-        Ok(0xD800..=0xDBFF) => Some(Half::High),
-        Ok(0xDC00..=0xDFFF) => Some(Half::Low),
+        Ok(unit @ 0xD800..=0xDBFF) => Some(Half::High(unit)),
+        Ok(unit @ 0xDC00..=0xDFFF) => Some(Half::Low(unit)),
         _ => None,
     }
 }

@@ -20,6 +20,10 @@ pub(crate) struct RequestFingerprint {
     pub(super) is_retry: bool,
 }
 
+/// A request by all that tells it from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RequestName(Identity, Digest);
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     /// The client's own `Idempotency-Key`, hashed.
@@ -49,6 +53,11 @@ impl RequestFingerprint {
     /// Whether the client sent an `Idempotency-Key`.
     pub(crate) fn is_named(&self) -> bool {
         self.name.is_given()
+    }
+
+    /// Equal for requests of the same bytes under the same `Idempotency-Key`, or without any.
+    pub(crate) fn request_name(&self) -> RequestName {
+        RequestName(self.name, self.content)
     }
 
     /// For `TurnRow::request`.

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::TurnIdentity;
+use super::audience::Audience;
 use super::kept::{Forgettable, KeptMemory};
 use super::limits::RunPermit;
 use super::log::{Cursor, Log};
@@ -92,6 +93,7 @@ pub(super) struct State {
     /// Where events are not kept: the one subscriber that receives them.
     only_subscriber: Option<usize>,
     pub(super) subscribers: usize,
+    audience: Audience,
     /// The number given out last. Numbers tell subscribers apart.
     last_number: usize,
     done: Done,
@@ -153,7 +155,12 @@ pub(super) enum Attendance {
 }
 
 impl State {
-    pub(super) fn new(inbox: Inbox, held: Held, retention: Retention, memory: &KeptMemory) -> Self {
+    pub(super) fn new(
+        inbox: Inbox,
+        (held, audience): (Held, Audience),
+        retention: Retention,
+        memory: &KeptMemory,
+    ) -> Self {
         let kept = || KeptLog { log: Log::default(), reservation: memory.reservation() };
         Self {
             inbox: Some(inbox),
@@ -161,6 +168,7 @@ impl State {
             log: (retention == Retention::All).then(kept),
             only_subscriber: None,
             subscribers: 0,
+            audience,
             last_number: 0,
             done: Done::Nothing,
             succeeded: false,
@@ -180,6 +188,7 @@ impl State {
     /// Counts a further subscriber and returns its number.
     pub(super) fn enter(&mut self) -> usize {
         self.subscribers += 1;
+        self.audience.set(self.subscribers);
         self.last_number += 1;
         if self.log.is_none() && self.last_number == NOBODY + 1 {
             self.only_subscriber = Some(self.last_number);
@@ -189,6 +198,7 @@ impl State {
 
     pub(super) fn leave(&mut self, number: usize) {
         self.subscribers -= 1;
+        self.audience.set(self.subscribers);
         if self.only_subscriber == Some(number) {
             self.only_subscriber = Some(NOBODY);
         }

@@ -94,7 +94,8 @@ impl Server {
         assert!(slot.is_some(), "two turns run in one session");
         let held = Held { permit: None, slot };
         let (retention, revoked) = (Retention::All, CancellationToken::new());
-        Sharing { form: FORM, policy, retention, held, revoked, resume: None }
+        let audience = Audience::default();
+        Sharing { form: FORM, policy, retention, held, revoked, resume: None, audience }
     }
 
     fn begin(&self, policy: DisconnectPolicy) -> (Arc<SharedTurn>, Subscriber, Script) {

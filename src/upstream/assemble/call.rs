@@ -1,10 +1,13 @@
 //! Represents one tool call while it is being assembled.
 
+use std::borrow::Cow;
+
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
+use super::quoted::QuotedText;
 use super::scanner::Scanner;
-use crate::openai::chunk::{CallDelta, CallKind};
+use crate::openai::chunk::{CallDelta, CallKind, surrogates};
 
 /// The most bytes of arguments in one call. Anything longer is a file, or a model that does not
 /// stop.
@@ -33,6 +36,8 @@ pub(crate) struct AssembledCall {
     pub(crate) function_members: IndexMap<String, Value>,
     /// Why the call will never run, as a sentence for the model.
     pub(crate) invalid: Option<String>,
+    /// What was changed to make its arguments JSON, as a sentence for the model.
+    pub(crate) note: Option<&'static str>,
     /// Text after the object, or where it should begin: white space, unless it makes the call
     /// invalid.
     stray: String,
@@ -42,7 +47,22 @@ pub(crate) struct AssembledCall {
     pub(super) wire_id: Option<String>,
     /// The call of the next object in the same arguments.
     pub(super) next: Option<usize>,
+    /// The slot of the first object in the same arguments.
+    pub(super) first: usize,
+    /// Whether an earlier call has the same id, or stands before it in the same arguments.
+    pub(super) may_be_echo: bool,
+    /// Whether it was compared with the calls before it.
+    pub(super) is_compared: bool,
+    /// Whether it is one of them, sent once more.
+    pub(super) is_echo: bool,
     scanner: Scanner,
+    /// The arguments, as long as they come as a JSON text in JSON.
+    quoted: Option<QuotedText>,
+    /// The last piece, if it begins with all arguments before it: in some streams each piece
+    /// repeats them. It counts only where the pieces put together are no object.
+    snapshot: Option<String>,
+    /// Whether each piece repeats all arguments before it.
+    is_cumulative: bool,
     /// All pieces of the name, joined.
     joined_name: String,
     /// How many bytes of arguments came.
@@ -103,19 +123,29 @@ impl AssembledCall {
         self.wire_id.is_some()
     }
 
+    /// Whether the call is one before it, sent once more: nothing new was asked for.
+    pub(crate) fn is_echo(&self) -> bool {
+        self.is_echo
+    }
+
+    /// Whether the call may turn out to be one before it.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.may_be_echo && !self.is_compared && self.invalid.is_none()
+    }
+
     /// Whether the object began and did not end, or the name is missing.
     pub(crate) fn is_half_open(&self) -> bool {
-        let is_begun = self.kind == CallKind::Function && !self.is_over() && !self.is_empty();
+        let is_begun = self.kind == CallKind::Function && self.is_open();
         self.name.is_none() || is_begun
     }
 
-    /// The call as an entry of an assistant message's `tool_calls`. Arguments that are not a
-    /// JSON object become `{}`, since many providers refuse such history.
-    pub(crate) fn to_message(&self) -> Value {
+    /// The call as an entry of an assistant message's `tool_calls`, under this name. Arguments
+    /// that are not a JSON object become `{}`, since many providers refuse such history.
+    pub(super) fn to_message(&self, name: &str) -> Value {
         let is_whole = self.is_whole || self.kind == CallKind::Custom;
         let arguments = if is_whole { &self.arguments } else { "{}" };
         let mut function = Map::new();
-        function.insert("name".into(), json!(self.name));
+        function.insert("name".into(), json!(name));
         function.insert(self.kind.text().into(), json!(arguments));
         function.extend(self.function_members.clone());
         let mut entry = Map::new();
@@ -141,7 +171,12 @@ impl AssembledCall {
 
     /// Whether no byte of the object has come.
     pub(super) fn is_empty(&self) -> bool {
-        self.arguments.is_empty()
+        self.arguments.is_empty() && self.quoted.is_none()
+    }
+
+    /// Whether the object has begun and not ended.
+    fn is_open(&self) -> bool {
+        !self.is_over() && !self.is_empty()
     }
 
     /// Whether arguments have begun. An empty object does not count, since another one may
@@ -219,6 +254,10 @@ impl AssembledCall {
         if self.is_whole {
             return self.further_object(text, "after the end of the object");
         }
+        let begins_quoted = self.is_empty() && without_blanks(text).starts_with('"');
+        if begins_quoted || self.quoted.is_some() {
+            return self.take_quoted(text);
+        }
         let text = if self.is_empty() { self.first_object(text)? } else { text };
         let end = self.scanner.scan(text.as_bytes());
         let (object, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -233,6 +272,77 @@ impl AssembledCall {
         })
     }
 
+    /// Reads a piece of arguments that came as a JSON text in JSON.
+    fn take_quoted<'a>(&mut self, text: &'a str) -> Option<&'a str> {
+        let mut quoted = self.quoted.take().unwrap_or_default();
+        let blanks = if quoted.size() == 0 { text.len() - without_blanks(text).len() } else { 0 };
+        self.received += blanks;
+        let text = &text[blanks..];
+        let rest = quoted.push(text);
+        if quoted.size() > MAX_ARGUMENTS {
+            self.invalid = Some(too_long());
+        } else if let Some(rest) = rest {
+            if let Some(object) = quoted.object() {
+                self.take_object(&object);
+                self.parse();
+                return self.take_arguments(rest);
+            }
+            self.invalid = Some(self.unexpected('"', "where an object should begin"));
+        } else {
+            self.quoted = Some(quoted);
+            return None;
+        }
+        self.stray.push_str(quoted.raw());
+        self.stray.push_str(rest.unwrap_or_default());
+        None
+    }
+
+    /// Notes a piece that repeats all arguments before it.
+    pub(super) fn note_snapshot(&mut self, piece: &str) {
+        if piece.is_empty() || self.kind == CallKind::Custom {
+            return;
+        }
+        let piece = without_blanks(piece);
+        let known = self.snapshot.as_ref().unwrap_or(&self.arguments);
+        let repeats = self.is_open() && !known.is_empty() && piece.starts_with(known.as_str());
+        self.snapshot = repeats.then(|| piece.to_owned());
+    }
+
+    /// Takes the last piece for all of the arguments, because the pieces put together are no
+    /// object. Returns whether that can be.
+    pub(super) fn adopt_snapshot(&mut self) -> bool {
+        let Some(snapshot) = self.snapshot.take() else { return false };
+        let is_adopted = self.restart(&snapshot);
+        self.is_cumulative |= is_adopted;
+        is_adopted
+    }
+
+    /// Takes the next piece of a stream in which each piece repeats all arguments before it.
+    /// Returns whether it is one.
+    pub(super) fn take_cumulative(&mut self, piece: &str) -> bool {
+        let piece = without_blanks(piece);
+        let repeats =
+            self.is_cumulative && self.is_open() && piece.starts_with(self.arguments.as_str());
+        repeats && self.restart(piece)
+    }
+
+    /// Reads the object anew from its first byte. Changes nothing, and returns false, if that is
+    /// none.
+    fn restart(&mut self, text: &str) -> bool {
+        let before = self.clone();
+        self.arguments.clear();
+        self.stray.clear();
+        self.scanner = Scanner::default();
+        (self.received, self.has_members) = (0, false);
+        self.invalid = None;
+        let rest = self.take_arguments(text);
+        let can_be_one = rest.is_none() && self.invalid.is_none();
+        if !can_be_one {
+            *self = before;
+        }
+        can_be_one
+    }
+
     /// Appends to the object. Returns false if it would become too long.
     fn take_object(&mut self, piece: &str) -> bool {
         let fits = self.arguments.len() + piece.len() <= MAX_ARGUMENTS;
@@ -241,9 +351,7 @@ impl AssembledCall {
             self.has_members |= self.kind == CallKind::Custom || !piece.bytes().all(is_blank);
             self.arguments.push_str(piece);
         } else {
-            let why = "the most that one call may have; do it in smaller pieces";
-            self.invalid =
-                Some(format!("the arguments are longer than {MAX_ARGUMENTS} bytes, {why}"));
+            self.invalid = Some(too_long());
             self.stray.push_str(piece);
         }
         fits
@@ -259,7 +367,7 @@ impl AssembledCall {
     /// Skips white space and returns the text from the next `{` on. Any other text makes the
     /// call invalid.
     fn further_object<'a>(&mut self, text: &'a str, place: &str) -> Option<&'a str> {
-        let rest = text.trim_start_matches([' ', '\t', '\n', '\r']);
+        let rest = without_blanks(text);
         self.received += text.len() - rest.len();
         match rest.chars().next() {
             Some('{') => return Some(rest),
@@ -275,8 +383,17 @@ impl AssembledCall {
     }
 
     /// Parses the arguments strictly, at the last brace. Text that does not parse is never
-    /// repaired.
+    /// repaired, but for halves of surrogate pairs: no text can have them.
     fn parse(&mut self) {
+        if let Cow::Owned(repaired) = surrogates::repaired(&self.arguments)
+            && let Ok(input) = serde_json::from_str(&repaired)
+        {
+            self.is_whole = true;
+            self.input = Some(input);
+            self.arguments = repaired;
+            self.note = Some(HALVES_REPLACED);
+            return;
+        }
         match serde_json::from_str(&self.arguments) {
             Ok(input) => {
                 self.is_whole = true;
@@ -293,9 +410,25 @@ impl AssembledCall {
         self.scanner = Scanner::default();
         self.is_whole = false;
         self.input = None;
+        self.note = None;
         self.stage = Stage::Open;
     }
 }
+
+/// What the model reads of arguments over the limit.
+fn too_long() -> String {
+    let why = "the most that one call may have; do it in smaller pieces";
+    format!("the arguments are longer than {MAX_ARGUMENTS} bytes, {why}")
+}
+
+/// The text without the white space of JSON in front.
+fn without_blanks(text: &str) -> &str {
+    text.trim_start_matches([' ', '\t', '\n', '\r'])
+}
+
+/// What the model reads of arguments with half of a surrogate pair.
+const HALVES_REPLACED: &str = "Note: the arguments had half of a UTF-16 surrogate pair (an escape \
+    such as \\ud83d without its other half), which is no character. It was replaced by U+FFFD.";
 
 /// How the error for the model begins; the cause and position follow.
 const NOT_ONE_OBJECT: &str = "the arguments are not one JSON object";

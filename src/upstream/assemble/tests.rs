@@ -46,6 +46,7 @@ fn run(deltas: &[&str], end: End) -> (Vec<String>, Assembler) {
         Step::Reopened(slot) => format!("reopen {}", slot.0),
         Step::Sealed(slot) => format!("seal {}", slot.0),
         Step::Invalid(slot) => format!("invalid {}", slot.0),
+        Step::Echoed(slot) => format!("echo {}", slot.0),
     });
     (words.collect(), assembler)
 }
@@ -53,7 +54,7 @@ fn run(deltas: &[&str], end: End) -> (Vec<String>, Assembler) {
 /// The calls of some deltas that end in order, as `id Name arguments`.
 fn calls(deltas: &[&str]) -> Vec<String> {
     let (_, assembler) = run(deltas, End::Finished);
-    let words = assembler.calls().iter().map(|call| {
+    let words = assembler.calls().iter().filter(|call| !call.is_echo()).map(|call| {
         let is_made_up = call.id.len() == 37 && call.id.starts_with("call_");
         let id = if is_made_up { "*" } else { &call.id };
         format!("{id} {} {}", call.name.as_deref().unwrap_or("?"), call.arguments)
@@ -81,7 +82,8 @@ fn the_text_of_a_custom_tool_is_no_arguments() {
 
     assert_eq!(steps, [Step::Sealed(Slot(0)), Step::Sealed(Slot(1))]);
     assert!(!assembler.is_cut());
-    let entries: Vec<_> = assembler.calls().iter().map(AssembledCall::to_message).collect();
+    let calls = assembler.calls().iter();
+    let entries: Vec<_> = calls.map(|call| assembler.to_message(call)).collect();
     let entry = |id: &str, input: &str| json!({ "id": id, "type": "custom", "custom": { "name": "Note", "input": input } });
     assert_eq!(entries, [entry("a", "{\"x}{} ["), entry("b", "")]);
 }
@@ -363,7 +365,6 @@ fn what_is_no_object_or_no_json_is_invalid_and_says_where() {
     assert!(reason(r#"{"a":1,}"#).contains("column 8"));
     assert!(reason("{]").contains("column 2"));
     assert!(reason(r#"{"a":1e999}"#).contains("out of range"));
-    assert!(reason(r#"{"a":"\ud83d"}"#).contains("column"));
     assert!(reason(&format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200))).contains("limit"));
 }
 
@@ -443,7 +444,7 @@ fn what_the_provider_put_beside_a_call_goes_back_with_it() {
         ..delta("0 #a Read {}")
     }]);
     assert_eq!(
-        assembler.calls()[0].to_message(),
+        assembler.to_message(&assembler.calls()[0]),
         json!({
             "id": "a", "type": "function",
             "function": {"name": "Read", "arguments": "{}", "fields": 1},
@@ -455,13 +456,15 @@ fn what_the_provider_put_beside_a_call_goes_back_with_it() {
 #[test]
 fn history_never_holds_arguments_that_are_no_json() {
     let (_, assembler) = run(&["0 #a Read {\"p\":tru}"], End::Finished);
-    assert_eq!(assembler.calls()[0].to_message()["function"]["arguments"], "{}");
+    let entry = assembler.to_message(&assembler.calls()[0]);
+    assert_eq!(entry["function"]["arguments"], "{}");
 }
 
 #[test]
 fn u33_more_calls_than_any_model_means_are_told_and_not_kept() {
     for (count, is_overfull) in [(MAX_CALLS, false), (MAX_CALLS + 1, true)] {
-        let in_one_text = delta(&format!("0 #a Read {}", r#"{"p":1}"#.repeat(count)));
+        let objects: String = (0..count).map(|at| format!(r#"{{"p":{at}}}"#)).collect();
+        let in_one_text = delta(&format!("0 #a Read {objects}"));
         let one_by_one = (0..count).map(|at| delta(&format!("{at} #c{at} Read {{}}")));
         for deltas in [vec![in_one_text], one_by_one.collect()] {
             let mut assembler = assembler();
@@ -538,4 +541,153 @@ fn a_finish_reason_looks_only_at_what_came_since_the_one_before() {
     assembler.push(&[delta(r#"1 "x":4}"#)]);
     assert!(assembler.half_open.is_empty());
     assert_eq!(assembler.finish_reason(), [Step::Sealed(Slot(3))]);
+}
+
+/// The calls of the pieces of one call and what comes behind them.
+#[track_caller]
+fn check_echo(behind: &[&str], expected: &[&str]) {
+    let deltas = [&[r#"0 #a Bash {"command":"#, r#"0 "x",""#, r#"0 n":1}"#], behind].concat();
+    check(&deltas, expected);
+}
+
+#[test]
+fn w01_arguments_that_come_once_more_whole_are_one_call() {
+    let one = r#"a Bash {"command":"x","n":1}"#;
+    for echo in [
+        r#"0 {"command":"x","n":1}"#,
+        r#"0 #a {"command":"x","n":1}"#,
+        r#"0 #a Bash {"command":"x","n":1}"#,
+        r#"0 Bash {"command":"x","n":1}"#,
+        r#"- {"command":"x","n":1}"#,
+        r#"- #a Bash {"command":"x","n":1}"#,
+        r#"7 #a Bash {"command":"x","n":1}"#,
+        // As another program writes it.
+        r#"0 { "n": 1, "command": "x" }"#,
+    ] {
+        check_echo(&[echo], &[one]);
+        check_echo(&[echo, echo], &[one]);
+    }
+    // The echo in pieces in its turn.
+    check_echo(&[r#"0 {"command":"x""#, r#"0 ,"n":1}"#], &[one]);
+    check_echo(
+        &[r#"1 #b Read {"p":1}"#, r#"0 {"command":"x","n":1}"#],
+        &[one, r#"b Read {"p":1}"#],
+    );
+    check_steps(
+        &[r#"0 #a Bash {"p":"#, "0 1}", r#"0 #a Bash {"p":1}"#],
+        End::Finished,
+        &["open 0", "close 0", "open 1", "seal 0", "echo 1"],
+    );
+}
+
+#[test]
+fn w01_pieces_without_an_id_have_their_echo_with_one() {
+    check(&[r#"0 Bash {"p":"#, "0 1}", r#"0 #a Bash {"p":1}"#], &[r#"* Bash {"p":1}"#]);
+    check(
+        &[r#"0 Bash {"p":1}"#, r#"0 #a Read {"p":1}"#],
+        &[r#"* Bash {"p":1}"#, r#"a Read {"p":1}"#],
+    );
+}
+
+#[test]
+fn w01_other_arguments_or_another_id_are_another_call() {
+    let one = r#"a Bash {"command":"x","n":1}"#;
+    check_echo(&[r#"0 {"command":"x","n":2}"#], &[one, r#"a_2 Bash {"command":"x","n":2}"#]);
+    check_echo(&[r#"0 #b Bash {"command":"x","n":1}"#], &[one, r#"b Bash {"command":"x","n":1}"#]);
+    check_echo(&[r#"1 #a Grep {"command":"x","n":1}"#], &[one, r#"* Grep {"command":"x","n":1}"#]);
+}
+
+#[test]
+fn w01_an_empty_object_under_a_known_id_is_no_further_call() {
+    check_steps(
+        &["0 #a ListTasks {}", "1 #a ListTasks {}"],
+        End::Finished,
+        &["open 0", "close 0", "open 1", "seal 0", "echo 1"],
+    );
+    check(&["0 #a Read {}", "1 #a Read {}", r#"1 {"p":1}"#], &["a Read {}", r#"* Read {"p":1}"#]);
+}
+
+#[test]
+fn an_echo_that_is_cut_is_a_cut() {
+    let (steps, assembler) = run(&[r#"0 #a Bash {"p":1}"#, r#"0 {"p""#], End::Finished);
+    assert_eq!(steps, ["open 0", "close 0", "open 1", "seal 0"]);
+    assert!(assembler.is_cut());
+}
+
+#[test]
+fn w09_a_name_that_is_no_tools_goes_back_mended() {
+    let mut assembler = Assembler::new(|name| name == "my.tool");
+    for name in ["my.tool", "Read<|channel|>commentary", "functions.Read"] {
+        let name = Some(name.to_owned());
+        assembler.push(&[CallDelta { name, id: None, ..delta("- {}") }]);
+    }
+    let names = assembler.calls().iter().map(|call| assembler.to_message(call));
+    let names: Vec<_> = names.map(|entry| entry["function"]["name"].clone()).collect();
+    assert_eq!(names, ["my.tool", "Read__channel__commentary", "functions_Read"]);
+}
+
+#[test]
+fn half_a_surrogate_pair_in_arguments_is_replaced_and_noted() {
+    let (steps, assembler) = run(&[r#"0 #a Read {"p":"a\ud83d""#, "0 }"], End::Finished);
+    assert_eq!(steps, ["open 0", "close 0", "seal 0"]);
+    let call = &assembler.calls()[0];
+    assert_eq!(call.input, Some(json!({ "p": "a\u{fffd}" })));
+    assert!(call.note.is_some_and(|note| note.contains("U+FFFD")));
+    assert_eq!(assembler.to_message(call)["function"]["arguments"], r#"{"p":"a\ufffd"}"#);
+
+    let (_, assembler) = run(&[r#"0 #a Read {"p":"\ud83d"#, r#"0 \ude00"}"#], End::Finished);
+    let call = &assembler.calls()[0];
+    assert_eq!((&call.input, call.note), (&Some(json!({ "p": "😀" })), None));
+}
+
+#[test]
+fn w01_pieces_that_each_repeat_all_before_them_are_one_call() {
+    let one = r#"a Bash {"command":"echo {x}","n":1}"#;
+    check(
+        &[
+            "0 #a Bash {",
+            r#"0 {"command":"#,
+            r#"0 {"command":"echo {x}""#,
+            r#"0 {"command":"echo {x}","n":1}"#,
+        ],
+        &[one],
+    );
+    // The pieces lack their end, and the whole comes behind them.
+    check(
+        &[r#"0 #a Bash {"command":"#, r#"0 "echo {x}","n":1"#, r#"0 {"command":"echo {x}","n":1}"#],
+        &[one],
+    );
+    check(
+        &[r#"0 #a Bash {"c""#, r#"0 {"c":1}"#, r#"0 {"c":1}"#, r#"1 #b Read {"p":1}"#],
+        &[r#"a Bash {"c":1}"#, r#"b Read {"p":1}"#],
+    );
+    // An object that begins like the one around it is what it says.
+    check(&[r#"0 #a Bash {"a":"#, r#"0 {"a":1}"#, "0 }"], &[r#"a Bash {"a":{"a":1}}"#]);
+}
+
+#[test]
+fn arguments_that_are_quoted_once_too_often_are_what_they_say() {
+    let whole = r#"a Bash {"command":"say \"hi\""}"#;
+    let quoted = format!("0 #a Bash {}", json!(r#"{"command":"say \"hi\""}"#));
+    check(&[&quoted], &[whole]);
+    for cut in 12..quoted.len() {
+        let (one, two) = quoted.split_at(cut);
+        check(&[one, &format!("0 {two}")], &[whole]);
+    }
+    check(&[r#"0 #a Read "{}""#], &["a Read {}"]);
+    for wrong in [r#""[1]""#, r#""hi""#, r#""{\"a\":""#, r#""{}" x"#, r#""a\q""#] {
+        let (steps, _) = run(&[&format!("0 #a Read {wrong}")], End::Finished);
+        assert!(steps.contains(&"invalid 0".to_owned()), "{wrong}: {steps:?}");
+    }
+    let (_, assembler) = run(&[r#"0 #a Read "{\"p\""#], End::Finished);
+    assert!(assembler.is_cut());
+}
+
+#[test]
+fn pieces_that_repeat_a_part_of_the_arguments_are_kept() {
+    check(
+        &[r#"0 #a Bash {"c":"fixed-step"#, "0 -step", "0 -counts", "0 00", "0 00\"}"],
+        &[r#"a Bash {"c":"fixed-step-step-counts0000"}"#],
+    );
+    check(&[r#"0 #a Bash {"c":[{"#, "0 },", "0 {", "0 }]}"], &[r#"a Bash {"c":[{},{}]}"#]);
 }

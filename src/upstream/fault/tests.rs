@@ -170,7 +170,7 @@ fn a_failed_provider_is_told_without_its_words() {
 fn an_error_frame_is_judged_by_its_code_which_is_a_text() {
     let frame = |code: Option<&str>, text: &str| {
         let code = code.map(str::to_owned);
-        Fault::Frame(ErrorObject { message: text.into(), kind: None, code })
+        Fault::Frame(ErrorObject { message: text.into(), code, ..ErrorObject::default() })
     };
     check(&frame(Some("500"), "gone"), ErrorCode::UpstreamError);
     check(&frame(Some("None"), "gone"), ErrorCode::UpstreamError);

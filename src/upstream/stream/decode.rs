@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::de::IgnoredAny;
 
 use super::StreamEvent;
-use crate::openai::chunk::{BadChunk, Chunk, FrameCache};
+use crate::openai::chunk::{BadChunk, Chunk, ChunkReader, error_in_text};
 use crate::text::BYTE_ORDER_MARK;
 use crate::upstream::fault::{Fault, MAX_EXCERPT};
 use crate::upstream::sse::Event;
@@ -16,7 +16,7 @@ use crate::upstream::sse::guard::{SseGuard, SseLimits, TooLarge};
 pub(super) struct Decoder {
     caps: SseLimits,
     shape: Shape,
-    frames: FrameCache,
+    chunks: ChunkReader,
     /// Whether the body has ended.
     is_closed: bool,
     /// Whether a `finish_reason` came.
@@ -46,8 +46,8 @@ enum Shape {
 impl Decoder {
     pub(super) fn new(caps: SseLimits) -> Self {
         let shape = Shape::Unknown(Vec::new());
-        let frames = FrameCache::default();
-        Self { caps, shape, frames, is_closed: false, is_finished: false, ignored: 0 }
+        let chunks = ChunkReader::default();
+        Self { caps, shape, chunks, is_closed: false, is_finished: false, ignored: 0 }
     }
 
     /// Adds one read. [`next`](Self::next) must have returned `None` before.
@@ -126,7 +126,7 @@ impl Decoder {
     fn find_in_events(&mut self) -> Option<Result<StreamEvent, Fault>> {
         let Shape::Events(guard) = &mut self.shape else { return None };
         while let Some(event) = guard.next() {
-            match event.map(|event| read(&event, &mut self.frames)) {
+            match event.map(|event| read(&event, &mut self.chunks)) {
                 Ok(None) => {}
                 Ok(Some(found)) => return Some(found),
                 Err(too_large) => return Some(Err(too_large.into())),
@@ -135,7 +135,7 @@ impl Decoder {
         if !self.is_closed {
             return None;
         }
-        match guard.finish().and_then(|event| read(&event, &mut self.frames)) {
+        match guard.finish().and_then(|event| read(&event, &mut self.chunks)) {
             // The stream was cut within its last event, so what is left is not garbage.
             None | Some(Err(Fault::Protocol(_))) => Some(self.end_of_body()),
             found => found,
@@ -179,12 +179,15 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
 }
 
 /// The content of an event. `None` if it has none, as a comment or a ping.
-fn read(event: &Event, frames: &mut FrameCache) -> Option<Result<StreamEvent, Fault>> {
+fn read(event: &Event, chunks: &mut ChunkReader) -> Option<Result<StreamEvent, Fault>> {
+    if let Some(failure) = event.failure() {
+        return Some(Err(Fault::Frame(error_in_text(&failure))));
+    }
     let data = event.data()?;
     match data.trim() {
         "" => None,
         "[DONE]" => Some(Ok(StreamEvent::Done)),
-        payload => match frames.read(payload) {
+        payload => match chunks.read(payload) {
             Ok(chunk) => Some(Ok(StreamEvent::Chunk(Box::new(chunk)))),
             Err(BadChunk::Error(error)) => Some(Err(Fault::Frame(error))),
             Err(BadChunk::Malformed(why)) => Some(Err(Fault::Protocol(why))),

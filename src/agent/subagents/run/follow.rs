@@ -126,9 +126,11 @@ impl Turned {
 
 fn finished_by(reason: &str, has_reached_rounds: bool) -> Option<Stop> {
     match FinishReason::from_word(reason) {
-        FinishReason::Length if has_reached_rounds => Some(Stop::Rounds),
-        FinishReason::Length => Some(Stop::Output("cut off by the output limit of its model")),
-        FinishReason::ContentFilter => {
+        Some(FinishReason::Length) if has_reached_rounds => Some(Stop::Rounds),
+        Some(FinishReason::Length) => {
+            Some(Stop::Output("cut off by the output limit of its model"))
+        }
+        Some(FinishReason::ContentFilter) => {
             Some(Stop::Output("stopped by the provider's content filter"))
         }
         _ => None,

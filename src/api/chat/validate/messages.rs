@@ -205,16 +205,39 @@ fn read_assistant<'a>(
         message.changes.push(("reasoning_content", kept));
     }
     let calls_something = !message.calls.is_empty() || object.get("function_call").is_some();
-    if message.content.is_none_or(is_empty_text) && !calls_something {
+    if calls_something {
+        // Providers refuse white space alone, and the whole conversation with it.
+        if message.content.is_some_and(|content| is_blank_text(content) && !is_empty_text(content))
+        {
+            message.changes.push(("content", Some(json::raw("null".to_owned()))));
+        }
+    } else if message.content.is_none_or(is_blank_text) {
         message.is_empty = says_nothing(object, &message.changes);
         message.changes.push(("content", Some(json::quoted(""))));
     }
     Ok(())
 }
 
-/// Frontends keep an answer that was stopped before its first token like this.
 fn is_empty_text(content: &RawValue) -> bool {
     content.get() == r#""""#
+}
+
+/// Whether a content is a text, or parts of text, without a word. Frontends keep an answer that
+/// was stopped before its first token like this.
+fn is_blank_text(content: &RawValue) -> bool {
+    match json::kind(content) {
+        Kind::String => json::string(content).is_some_and(|text| text.trim().is_empty()),
+        Kind::Array => {
+            let is_blank = |part| {
+                let part = Object::from_raw(part);
+                let member = |name: &str| part.as_ref().and_then(|part| part.string(name));
+                let text = member("text").filter(|_| member("type").as_deref() == Some("text"));
+                if text.is_some_and(|text| text.trim().is_empty()) { Ok(()) } else { Err(()) }
+            };
+            json::for_each_item(content, is_blank) == Some(Ok(()))
+        }
+        _ => false,
+    }
 }
 
 /// Whether the message has nothing but its role.
@@ -222,7 +245,7 @@ fn says_nothing(object: &Object<'_>, changes: &[(&str, Option<Box<RawValue>>)]) 
     let is_taken_out =
         |name: &str| changes.iter().any(|(changed, value)| *changed == name && value.is_none());
     let is_nothing = |(name, value): (&str, &RawValue)| {
-        let is_empty = name == "content" && is_empty_text(value);
+        let is_empty = name == "content" && is_blank_text(value);
         matches!(name, "role" | "name") || json::is_null(value) || is_taken_out(name) || is_empty
     };
     object.members().all(is_nothing)
@@ -252,8 +275,15 @@ fn without_ours(reasoning: &str, tools: &Toolset) -> Option<String> {
 }
 
 impl Message<'_> {
-    /// The message for all that is below. `is_servers` tells which tools are the server's.
-    pub(super) fn into_client(mut self, is_servers: &impl Fn(&str) -> bool) -> ClientMessage {
+    /// The message for all that is below. `is_servers` tells which tools are the server's, and
+    /// `is_clients` which are the client's.
+    pub(super) fn into_client(
+        mut self,
+        is_servers: &impl Fn(&str) -> bool,
+        is_clients: &impl Fn(&str) -> bool,
+    ) -> ClientMessage {
+        let unknown = |call: &&mut Call<'_>| !is_servers(&call.name) && !is_clients(&call.name);
+        self.calls.iter_mut().filter(unknown).for_each(Call::mend_name);
         if self.calls.iter().any(|call| matches!(call.json, Cow::Owned(_))) {
             let calls: Vec<_> = self.calls.iter().map(|call| call.json.as_ref()).collect();
             self.changes.push(("tool_calls", Some(json::array(&calls))));

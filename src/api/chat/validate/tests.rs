@@ -597,6 +597,7 @@ fn v20_arguments_that_are_no_json_become_json() {
         (json!({ "a": 1 }), r#"{"a":1}"#),
         (json!("rm -rf"), r#"{"text":"rm -rf"}"#),
         (json!("{\"a\": "), r#"{"text":"{\"a\": "}"#),
+        (json!(r#"{"a":"\ud83d"}"#), r#"{"a":"\ufffd"}"#),
     ] {
         let mut call = asked(&["a"]);
         call["tool_calls"][0]["function"]["arguments"] = arguments;
@@ -611,6 +612,40 @@ fn v20_arguments_that_are_no_json_become_json() {
         {"role": "tool", "tool_call_id": "a", "content": ""}], "model": "m"}"#;
     let request = validate(raw.as_bytes(), &HeaderMap::new(), &context(), &snapshot()).unwrap();
     assert!(raw.contains(&sent(&request)[0]), "{}", sent(&request)[0]);
+}
+
+#[test]
+fn w09_names_that_no_provider_takes_are_mended_unless_they_are_the_clients() {
+    let mended = |name: &str, tools: Value| {
+        let mut call = asked(&["a"]);
+        call["tool_calls"][0]["function"]["name"] = json!(name);
+        let mut body = messages(json!([call, answer("a")]));
+        body["tools"] = tools;
+        fingerprint(&accept(body))[0]["tool_calls"][0]["function"]["name"].clone()
+    };
+    assert_eq!(mended("functions.f", json!([])), "functions_f");
+    assert_eq!(mended("Read<|channel|>commentary", json!([])), "Read__channel__commentary");
+    assert_eq!(mended("f", json!([])), "f");
+    let mut custom = asked(&["a"]);
+    custom["tool_calls"] = json!([{ "id": "a", "type": "custom", "custom": { "name": "a b" } }]);
+    let list = accept(messages(json!([custom, answer("a")])));
+    assert_eq!(fingerprint(&list)[0]["tool_calls"][0]["custom"]["name"], "a_b");
+}
+
+#[test]
+fn w28_white_space_alone_is_left_out_of_the_history() {
+    let blank = |content: Value| json!({ "role": "assistant", "content": content });
+    for content in [json!("\n \n"), json!([{ "type": "text", "text": " " }]), json!("")] {
+        repaired(json!([user(), blank(content), user()]), json!([user(), user()]));
+    }
+    let mut call = asked(&["a"]);
+    call["content"] = json!("\n\n");
+    repaired(json!([call, answer("a")]), json!([asked(&["a"]), answer("a")]));
+    let mut thought = blank(json!(" "));
+    thought["reasoning_content"] = json!("Hm.");
+    let mut kept = thought.clone();
+    kept["content"] = json!("");
+    repaired(json!([user(), thought, user()]), json!([user(), kept, user()]));
 }
 
 #[test]

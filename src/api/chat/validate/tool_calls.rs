@@ -8,6 +8,8 @@ use serde_json::value::RawValue;
 use super::{invalid, missing, required_items, required_object, required_string};
 use crate::errors::ApiError;
 use crate::json::{self, Object};
+use crate::openai::call_name;
+use crate::openai::chunk::surrogates;
 
 /// Replaces arguments that cannot be parsed.
 const NO_ARGUMENTS: &str = "{}";
@@ -21,6 +23,23 @@ pub(super) struct Call<'a> {
     pub(super) name: Cow<'a, str>,
     /// The call, with arguments that are valid JSON.
     pub(super) json: Cow<'a, RawValue>,
+}
+
+impl Call<'_> {
+    /// Mends a name that providers refuse.
+    pub(super) fn mend_name(&mut self) {
+        let mended = call_name::mended(&self.name).into_owned();
+        if mended == *self.name {
+            return;
+        }
+        let Some(object) = Object::from_raw(&self.json) else { return };
+        let is_custom = object.string("type").as_deref() == Some("custom");
+        let kind = if is_custom { "custom" } else { "function" };
+        let Some(function) = object.get(kind).and_then(Object::from_raw) else { return };
+        let name = json::quoted(&mended);
+        let function = function.with(&[("name", Some(&name))]);
+        self.json = Cow::Owned(object.with(&[(kind, Some(&function))]));
+    }
 }
 
 /// Reads at most one call more than `most`, so that the caller sees when there are too
@@ -72,6 +91,11 @@ fn repaired_arguments(arguments: Option<&RawValue>) -> Option<String> {
     if matches!(text.trim(), "" | "null") {
         return Some(NO_ARGUMENTS.to_owned());
     }
-    let is_json = serde_json::from_str::<&RawValue>(&text).is_ok();
-    (!is_json).then(|| serde_json::json!({ "text": text }).to_string())
+    if serde_json::from_str::<&RawValue>(&text).is_err() {
+        return Some(serde_json::json!({ "text": text }).to_string());
+    }
+    match surrogates::repaired(&text) {
+        Cow::Owned(repaired) => Some(repaired),
+        Cow::Borrowed(_) => None,
+    }
 }

@@ -44,7 +44,7 @@ fn reads_an_ordinary_chunk() {
     );
     assert_eq!(chunk.model.as_deref(), Some("m"));
     assert_eq!(chunk.delta.content.as_deref(), Some("hi"));
-    assert_eq!(chunk.finish_reason.as_deref(), Some("stop"));
+    assert_eq!(chunk.finish_reason, Some(FinishReason::Stop));
     assert_eq!(chunk.logprobs.unwrap().get(), r#"{"content":[]}"#);
     assert!(chunk.usage.is_none());
     assert!(chunk.delta.members.is_empty());
@@ -184,16 +184,25 @@ fn what_brings_neither_choices_nor_usage_is_nothing() {
 }
 
 #[test]
-fn a_reason_that_is_a_word_of_failure_is_an_error() {
+fn w15_a_reason_that_is_no_word_of_a_good_end_is_an_error() {
     let of = |word: &str| {
         Chunk::parse(&format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{word}"}}]}}"#))
     };
-    for word in
-        ["error", "ERROR", "Network_Error", "malformed_function_call", "x_failed", "Failure"]
-    {
+    for word in [
+        "error",
+        "ERROR",
+        "Network_Error",
+        "malformed_function_call",
+        "x_failed",
+        "Failure",
+        "OTHER",
+        "malformed",
+        "abort",
+        "insufficient_system_resource",
+    ] {
         assert!(matches!(of(word), Err(BadChunk::Error(_))), "{word}");
     }
-    for word in ["stop", "length", "eos", "content_filter", "OTHER", "malformed"] {
+    for word in ["stop", "length", "eos", "content_filter", "End_Turn", "None"] {
         assert!(of(word).is_ok(), "{word}");
     }
 }
@@ -242,7 +251,7 @@ fn a_whole_completion_is_one_chunk_and_its_calls_stand_by_position() {
     assert_eq!(chunk.delta.content.as_deref(), Some("so"));
     let indexes: Vec<_> = chunk.delta.tool_calls.iter().map(|call| call.index).collect();
     assert_eq!(indexes, [Some(0), Some(1)]);
-    assert_eq!(chunk.finish_reason.as_deref(), Some("tool_calls"));
+    assert_eq!(chunk.finish_reason, Some(FinishReason::ToolCalls));
 }
 
 #[test]

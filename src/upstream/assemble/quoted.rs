@@ -1,0 +1,49 @@
+//! Reads arguments that came as a JSON text in JSON: some models quote them once too often.
+
+use crate::openai::chunk::surrogates;
+
+/// A JSON string, as far as it has come.
+#[derive(Clone, Debug, Default)]
+pub(super) struct QuotedText {
+    raw: String,
+    after_backslash: bool,
+}
+
+impl QuotedText {
+    /// Takes the next piece, the first of which begins with the quote. Returns what stands behind
+    /// the closing quote, once that has come.
+    pub(super) fn push<'a>(&mut self, piece: &'a str) -> Option<&'a str> {
+        let start = usize::from(self.raw.is_empty());
+        for (at, byte) in piece.bytes().enumerate().skip(start) {
+            if self.after_backslash {
+                self.after_backslash = false;
+            } else if byte == b'\\' {
+                self.after_backslash = true;
+            } else if byte == b'"' {
+                let (own, rest) = piece.split_at(at + 1);
+                self.raw.push_str(own);
+                return Some(rest);
+            }
+        }
+        self.raw.push_str(piece);
+        None
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// The text as it came, quotes included.
+    pub(super) fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    /// The object that the text stands for; `None` if it is something else.
+    pub(super) fn object(&self) -> Option<String> {
+        let text: String = serde_json::from_str(&surrogates::repaired(&self.raw)).ok()?;
+        let object = text.trim();
+        let is_object = object.starts_with('{')
+            && serde_json::from_str::<serde_json::Value>(&surrogates::repaired(object)).is_ok();
+        is_object.then(|| object.to_owned())
+    }
+}
