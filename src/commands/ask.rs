@@ -3,9 +3,11 @@
 
 mod answer;
 mod asked;
+pub(crate) mod chat;
 mod client;
 mod control_characters;
 mod error;
+mod markdown;
 mod output;
 mod progress;
 mod prompt;
@@ -75,6 +77,16 @@ pub(crate) struct Flags {
     /// after an empty line
     #[arg(value_name = "PROMPT")]
     prompt: OsString,
+    #[command(flatten)]
+    connection: Connection,
+    /// Print the whole answer as JSON when it is there; a failure is an error object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The flags that say which server is asked, and how.
+#[derive(Clone, Debug, Args)]
+struct Connection {
     /// The model [default: the first one of `toolhand up`, else of the server's list]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
@@ -95,9 +107,6 @@ pub(crate) struct Flags {
                 directory]"
     )]
     key_file: Option<PathBuf>,
-    /// Print the whole answer as JSON when it is there; a failure is an error object
-    #[arg(long)]
-    json: bool,
     /// No progress on stderr
     #[arg(short, long)]
     quiet: bool,
@@ -106,7 +115,7 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failure> {
     let runtime =
         runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let screen = Screen::open(flags.quiet, &variables)?;
+    let screen = Screen::open(flags.connection.quiet, &variables)?;
     let outcome = runtime.block_on(until_stopped(flags.clone(), variables, screen));
     // A thread that still blocks must not delay the exit.
     runtime.shutdown_background();
@@ -176,16 +185,17 @@ async fn ask_and_report(
 }
 
 async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Result<(), AskError> {
-    let named = flags.server.as_deref().map(target::base_url).transpose()?;
+    let connection = &flags.connection;
+    let named = connection.server.as_deref().map(target::base_url).transpose()?;
     let prompt = prompt::read(&flags.prompt).await?;
-    let target = target::find(named.as_ref(), flags.key_file.as_deref(), variables)?;
+    let target = target::find(named.as_ref(), connection.key_file.as_deref(), variables)?;
     let client = Client::new(&target)?;
     let asked = async {
-        let model = match flags.model.clone().or(target.model) {
+        let model = match connection.model.clone().or(target.model) {
             Some(model) => model,
             None => client.first_model().await?,
         };
-        let question = Question { model, prompt, session: flags.session.clone() };
+        let question = Question { model, prompt, session: connection.session.clone() };
         if flags.json {
             ask_whole(&client, &question, screen).await
         } else {
