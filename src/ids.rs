@@ -232,3 +232,23 @@ impl fmt::Display for KeyId {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn cards_name_their_turn() {
+        let turn = TurnId::random();
+        let cards: Vec<CardId> = (0..70).map(|number| CardId::of_turn(&turn, number)).collect();
+        for (number, card) in cards.iter().enumerate() {
+            assert_eq!(CardId::parse(card.as_str()).as_ref(), Some(card));
+            assert_eq!(card.turn(), (number < 60).then(|| turn.clone()), "{number}");
+        }
+        assert_eq!(cards.iter().collect::<HashSet<_>>().len(), 70);
+        assert_ne!(CardId::of_turn(&TurnId::random(), 0), cards[0]);
+        assert_eq!(CardId::random().turn(), None);
+    }
+}

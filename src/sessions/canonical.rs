@@ -271,8 +271,12 @@ mod tests {
             let (words, starts) = (words(text), line_starts(text));
             let mut ends: Vec<usize> = starts.iter().map(|start| start - 1).collect();
             ends.push(words.len());
-            let lines: Vec<&str> =
-                [0].iter().chain(&starts).zip(ends).map(|(start, end)| &words[*start..end]).collect();
+            let lines: Vec<&str> = [0]
+                .iter()
+                .chain(&starts)
+                .zip(ends)
+                .map(|(start, end)| &words[*start..end])
+                .collect();
             let own = unwrapped(text).lines().map(collapsed).filter(|line| !line.is_empty());
             assert_eq!(lines, own.collect::<Vec<_>>(), "{text:?}");
         }

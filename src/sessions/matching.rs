@@ -189,7 +189,11 @@ impl Tree {
         let mut links = 0;
         for earlier in self.ancestry(turn) {
             if earlier.row.id == named.turn {
-                return if at + 1 == named.links { links == 0 } else { named.links <= at && 0 < links };
+                return if at + 1 == named.links {
+                    links == 0
+                } else {
+                    named.links <= at && 0 < links
+                };
             }
             links += usize::from(!earlier.body.continues);
         }

@@ -80,7 +80,10 @@ impl Encoder {
             include_usage,
             has_begun: false,
             reasoning: ReasoningEnd::Line,
-            unfinished: Unfinished { running: Vec::new(), cards: Cards::new(envelope.turn.clone()) },
+            unfinished: Unfinished {
+                running: Vec::new(),
+                cards: Cards::new(envelope.turn.clone()),
+            },
             asks: OpenAsks::default(),
             lists: Lists::default(),
         }

@@ -95,7 +95,12 @@ mod tests {
     }
 
     fn shape(stream: bool) -> AnswerShape {
-        let envelope = Envelope { id: "c".to_owned(), turn: TurnId::random(), created: 1, model: "m".to_owned() };
+        let envelope = Envelope {
+            id: "c".to_owned(),
+            turn: TurnId::random(),
+            created: 1,
+            model: "m".to_owned(),
+        };
         let form = AnswerForm { stream, include_usage: stream, progress: Progress::Cards };
         AnswerShape { envelope, form }
     }

@@ -173,7 +173,12 @@ mod tests {
     use crate::sessions::running::shape::Envelope;
 
     fn numbering(position: Position) -> Numbering {
-        let envelope = Envelope { id: "id".to_owned(), turn: TurnId::random(), created: 1, model: "m".to_owned() };
+        let envelope = Envelope {
+            id: "id".to_owned(),
+            turn: TurnId::random(),
+            created: 1,
+            model: "m".to_owned(),
+        };
         Numbering { encoder: Encoder::new(&envelope, Progress::Events, false), position }
     }
 

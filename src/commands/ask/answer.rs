@@ -94,9 +94,7 @@ enum Progress {
     ToolStart(ToolStart),
     ToolOutput(ToolOutput),
     Subagent(AgentStep),
-    Todo {
-        todos: Vec<Todo>,
-    },
+    Todo { todos: Vec<Todo> },
     ToolEnd(ToolEnd),
     Approval(Asked),
     Question(Asked),

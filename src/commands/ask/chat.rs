@@ -72,8 +72,10 @@ pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failu
 }
 
 async fn talk(flags: Connection, variables: Variables) -> Result<u8, Failure> {
-    let mut signals =
-        Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? };
+    let mut signals = Signals {
+        interrupt: signal(SignalKind::interrupt())?,
+        terminate: signal(SignalKind::terminate())?,
+    };
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let chat = match Chat::begin(flags, variables).await {
         Ok(chat) => chat,

@@ -281,7 +281,8 @@ mod tests {
     /// With each style as a word in braces.
     fn told(text: &str) -> String {
         let names = [(BOLD, "b"), (FAINT, "f"), (ITALIC, "i"), (STRUCK, "s"), (RED, "r")];
-        let names = names.into_iter().chain([(GREEN, "g"), (CYAN, "c"), ("1;36", "bc"), ("1;3", "bi")]);
+        let names =
+            names.into_iter().chain([(GREEN, "g"), (CYAN, "c"), ("1;36", "bc"), ("1;3", "bi")]);
         let named = |text: String, (code, name): (&str, &str)| {
             text.replace(&format!("\x1b[{code}m"), &format!("{{{name} "))
         };
@@ -334,7 +335,10 @@ mod tests {
         check("> said *so*\n---\n", "{f ▌} said {i so}\n{f ────────────────────}\n");
         check("```rust\nlet a = **b;\n```\nafter\n", "{c let a = **b;}\nafter\n");
         check("~~~\n```\n~~~\n", "{c ```}\n");
-        check("```diff\n-old\n+new\n same\n@@ 1 @@\n```", "{r -old}\n{g +new}\n same\n{c @@ 1 @@}\n");
+        check(
+            "```diff\n-old\n+new\n same\n@@ 1 @@\n```",
+            "{r -old}\n{g +new}\n same\n{c @@ 1 @@}\n",
+        );
     }
 
     #[test]
@@ -351,9 +355,9 @@ mod tests {
     fn no_control_character_of_the_text_reaches_the_terminal() {
         let mut text = MarkdownText::default();
         let all = text.push("\x1b[2J **\u{9b}2J** `\x07` &#27;[2J &#x9b;\n```\n\x1b\n```\n");
-        let without = [BOLD, CYAN, "0"].iter().fold(all, |text, code| {
-            text.replace(&format!("\x1b[{code}m"), "")
-        });
+        let without = [BOLD, CYAN, "0"]
+            .iter()
+            .fold(all, |text, code| text.replace(&format!("\x1b[{code}m"), ""));
         assert!(!without.chars().any(|c| c.is_control() && c != '\n'), "{without:?}");
     }
 }

@@ -170,8 +170,9 @@ impl Cards {
     }
 
     fn executing(&mut self, call_id: &str) -> Option<&mut Card> {
-        let is_it =
-            |card: &&mut Card| &*card.call_id == call_id && matches!(card.state, CardState::Executing);
+        let is_it = |card: &&mut Card| {
+            &*card.call_id == call_id && matches!(card.state, CardState::Executing)
+        };
         self.open.iter_mut().find(is_it)
     }
 

@@ -11,7 +11,8 @@ use crate::openai::chunk::{FinishReason, RawMembers};
 use crate::tools::question::QuestionOption;
 
 fn encoder(progress: Progress) -> Encoder {
-    let envelope = Envelope { id: "id".to_owned(), turn: TurnId::random(), created: 1, model: "m".to_owned() };
+    let envelope =
+        Envelope { id: "id".to_owned(), turn: TurnId::random(), created: 1, model: "m".to_owned() };
     Encoder::new(&envelope, progress, false)
 }
 

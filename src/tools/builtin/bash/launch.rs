@@ -22,8 +22,8 @@ use crate::permissions::{Lacked, OpenedCommand};
 use crate::processes::confinement::Confinement;
 use crate::processes::sandbox::{Confined, WorkspaceWatch};
 use crate::processes::{
-    Command, CommandOutput, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
-    Running, StopReason,
+    Command, CommandOutput, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError,
+    Runner, Running, StopReason,
 };
 use crate::session_files::SessionFiles;
 use crate::tools::call_progress::CallProgress;
