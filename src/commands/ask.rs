@@ -3,7 +3,7 @@
 
 mod answer;
 mod asked;
-pub(crate) mod chat;
+mod chat;
 mod client;
 mod control_characters;
 mod error;
@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::answer::{Ending, Waiting};
+pub(crate) use self::chat::Flags as ChatFlags;
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
 use self::reply::Expected;
@@ -122,6 +123,10 @@ pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failu
     outcome.map(ExitCode::from)
 }
 
+pub(crate) fn run_chat(flags: &chat::Flags, variables: Variables) -> Result<ExitCode, Failure> {
+    Ok(chat::run(flags, variables)?)
+}
+
 /// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
 /// the exit status.
 async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Result<u8, Failure> {
@@ -180,8 +185,7 @@ async fn ask_and_report(
         // If stdout cannot be written, the sentence on stderr remains.
         _ = screen.print(&error.object());
     }
-    print_error(&error.sentence());
-    error.kind.exit_status()
+    report(&error)
 }
 
 async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Result<(), AskError> {
@@ -203,6 +207,15 @@ async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Resul
         }
     };
     asked.await.map_err(|error| error.without_key(target.key.as_ref()))
+}
+
+/// Prints the error, unless it is that nobody reads. Returns its exit status.
+fn report(error: &AskError) -> u8 {
+    if error.kind == ErrorKind::ReaderGone {
+        return READER_GONE;
+    }
+    print_error(&error.sentence());
+    error.kind.exit_status()
 }
 
 /// Prints the answer as it came. Nobody is asked: a program reads it.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::Ask;
-use crate::support::chunks::{calls, gate, says, text};
+use crate::support::chunks::{calls, error_frame, gate, says, text};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
 
@@ -31,7 +31,7 @@ async fn a_chat_remembers_what_was_said_and_done() {
 
     assert_eq!(code, Some(0), "{screen}");
     let last = sent(&upstream, 2).await;
-    for known in ["Read my notes.", "needle\\n", "It says **needle**.", "What did \\nthey say?"] {
+    for known in ["Read my notes.", "needle", "It says **needle**.", "What did \\nthey say?"] {
         assert!(last.contains(known), "{known}: {last}");
     }
     assert!(
@@ -94,7 +94,7 @@ async fn an_approval_is_given_at_the_terminal_and_a_failure_ends_no_chat() {
     terminal.written("\r\n> ").await;
     terminal.press("1\n");
     terminal.written("Made.").await;
-    upstream.round(vec![crate::support::chunks::error_frame("broken")]);
+    upstream.round(vec![text("Half"), error_frame("broken")]);
     terminal.press("And now?\n");
     terminal.written("toolhand: the server answered with an error").await;
     upstream.round(says("Better."));

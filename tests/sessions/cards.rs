@@ -127,8 +127,9 @@ async fn an_edited_answer_stays_as_it_was_edited() {
     let mut kept = sent_back(&first);
     *kept.last_mut().expect("the text") = assistant("I have read nothing.");
     let list = [vec![user("Read.")], kept, vec![user("Sure?")]].concat();
-    client.streamed(&streamed(&list)).await;
+    let second = client.streamed(&streamed(&list)).await;
 
+    assert_eq!(session(&second), session(&first));
     let told = last_told(&upstream).join("\n");
     assert!(told.contains("assistant: I have read nothing.") && !told.contains("Done."), "{told}");
 }

@@ -428,7 +428,7 @@ async fn the_output_of_a_running_command_grows_in_its_card() {
     let answer = stream.finish().await;
 
     let [(output, status)] = &answer.card_outputs()[..] else { panic!("{answer:?}") };
-    assert_eq!((output.as_str(), status.as_str()), ("first line\nlast line\n", "completed"));
+    assert_eq!((output.as_str(), status.as_str()), ("first line\nlast line", "completed"));
     let items = answer.card_items();
     let growing = items.iter().find(|item| {
         item["arguments"].as_str().is_some_and(|arguments| arguments.starts_with("$"))

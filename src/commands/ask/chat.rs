@@ -14,9 +14,8 @@ use uuid::Uuid;
 use super::client::{Client, Question};
 use super::error::{AskError, ErrorKind};
 use super::screen::Screen;
-use super::{Connection, READER_GONE, THREADS, converse, output, reply, target};
+use super::{Connection, READER_GONE, THREADS, converse, output, reply, report, target};
 use crate::commands::signals::{INTERRUPTED, TERMINATED};
-use crate::commands::{Failure, print_error};
 use crate::config::environment::Variables;
 use crate::secret::Secret;
 
@@ -62,7 +61,7 @@ enum Next<T> {
     Exit(u8),
 }
 
-pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failure> {
+pub(super) fn run(flags: &Flags, variables: Variables) -> io::Result<ExitCode> {
     let runtime =
         runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
     let outcome = runtime.block_on(talk(flags.connection.clone(), variables));
@@ -71,7 +70,7 @@ pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failu
     outcome.map(ExitCode::from)
 }
 
-async fn talk(flags: Connection, variables: Variables) -> Result<u8, Failure> {
+async fn talk(flags: Connection, variables: Variables) -> io::Result<u8> {
     let mut signals = Signals {
         interrupt: signal(SignalKind::interrupt())?,
         terminate: signal(SignalKind::terminate())?,
@@ -123,15 +122,6 @@ async fn question(is_terminal: bool) -> Result<Option<String>, AskError> {
     Ok(Some(lines).filter(|lines| !lines.trim().is_empty()))
 }
 
-/// Prints the error. Returns its exit status.
-fn report(error: &AskError) -> u8 {
-    if error.kind == ErrorKind::ReaderGone {
-        return READER_GONE;
-    }
-    print_error(&error.sentence());
-    error.kind.exit_status()
-}
-
 impl Chat {
     async fn begin(flags: Connection, variables: Variables) -> Result<Self, AskError> {
         let named = flags.server.as_deref().map(target::base_url).transpose()?;
@@ -153,7 +143,7 @@ impl Chat {
     }
 
     /// Asks one question, and shows its answer. Returns the status that `ask` would end with.
-    async fn ask(&self, prompt: String, signals: &mut Signals) -> Result<Next<u8>, Failure> {
+    async fn ask(&self, prompt: String, signals: &mut Signals) -> io::Result<Next<u8>> {
         let (model, session) = (self.model.clone(), Some(self.session.clone()));
         let question = Question { model, prompt, session };
         let mut screen = Screen::open(self.flags.quiet, &self.variables)?;

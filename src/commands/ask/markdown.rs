@@ -1,6 +1,7 @@
 //! Renders the Markdown of an answer for a terminal, as it comes: emphasis, code and diffs.
 //!
-//! The parser is pulldown-cmark's, so a lone asterisk stays one. It reads a line at a time, since an
+//! The parser is pulldown-cmark's, so a lone asterisk stays one. Underscores always stay: `__init__` is
+//! a name more often than it is bold. It reads a line at a time, since an
 //! answer is shown while the model still speaks: a line without markup is shown letter by letter,
 //! and one with markup as far as each piece of that has ended. No text is ever left out.
 
@@ -18,7 +19,7 @@ const CYAN: &str = "36";
 const RESET: &str = "\x1b[0m";
 
 /// The characters that may begin or end markup within a line.
-const MARKUP: &[char] = &['*', '_', '`', '~', '[', ']', '(', ')', '<', '>', '&', '\\', '!'];
+const MARKUP: &[char] = &['*', '`', '~', '[', ']', '(', ')', '<', '>', '&', '\\', '!'];
 
 /// Stands in front of a line's text while it is parsed, so that nothing in it begins a block. The
 /// rendered text begins with it, and it is taken off.
@@ -80,8 +81,11 @@ impl MarkdownText {
         if self.fence.is_some() || (!self.is_within_line && may_begin_block(&self.pending)) {
             return;
         }
-        let end = settled(&self.pending);
-        if 0 < end {
+        loop {
+            let end = settled(&self.pending);
+            if end == 0 {
+                return;
+            }
             let rest = self.pending.split_off(end);
             inline(&std::mem::replace(&mut self.pending, rest), out);
             self.is_within_line = true;
@@ -157,7 +161,6 @@ fn settled(line: &str) -> usize {
             end = at;
         }
     }
-    // The characters that follow may be a part of the same run.
     end
 }
 
@@ -165,7 +168,7 @@ fn is_balanced(text: &str) -> bool {
     let count = |wanted: char| text.chars().filter(|c| *c == wanted).count();
     let is_even = |c: char| count(c).is_multiple_of(2);
     let is_paired = |open: char, close: char| count(open) == count(close);
-    ['*', '_', '`', '~'].into_iter().all(is_even)
+    ['*', '`', '~'].into_iter().all(is_even)
         && is_paired('[', ']')
         && is_paired('(', ')')
         && is_paired('<', '>')
@@ -229,8 +232,20 @@ fn rendered(text: &str, style: &[&'static str], out: &mut String) {
     let mut styles = style.to_vec();
     let mut is_guard = true;
     let mut links: Vec<String> = Vec::new();
-    for event in Parser::new_ext(&guarded, Options::ENABLE_STRIKETHROUGH) {
+    let events = Parser::new_ext(&guarded, Options::ENABLE_STRIKETHROUGH).into_offset_iter();
+    for (event, place) in events {
+        let underscores = || match &event {
+            Event::Start(Tag::Emphasis) | Event::End(TagEnd::Emphasis) => "_",
+            _ => "__",
+        };
+        let is_underscored = guarded[place].starts_with('_');
         match event {
+            Event::Start(Tag::Strong | Tag::Emphasis)
+            | Event::End(TagEnd::Strong | TagEnd::Emphasis)
+                if is_underscored =>
+            {
+                styled(underscores(), &styles, out);
+            }
             Event::Text(text) => {
                 let text = if std::mem::take(&mut is_guard) {
                     text.strip_prefix(GUARD).unwrap_or(&text).to_owned()
@@ -315,6 +330,7 @@ mod tests {
         for plain in [
             "2 * 3 * 4 = 24\n",
             "snake_case_name and __init\n",
+            "call __init__ of _this_ one, __all of it__\n",
             "a < b && c > d\n",
             "<!-- seen --> <b>x</b>\n",
             "C:\\Users\\me [x] (y\n",
@@ -346,8 +362,8 @@ mod tests {
         let mut text = MarkdownText::default();
         assert_eq!(text.push("A first wor"), "A first wor");
         assert_eq!(text.push("d, **bo"), "d, ");
-        assert_eq!(told(&text.push("ld** the")), "{b bold}");
-        assert_eq!((text.push("n"), text.flush()), (String::new(), " then".to_owned()));
+        assert_eq!(told(&text.push("ld** the")), "{b bold} the");
+        assert_eq!((text.push("n `co"), text.flush()), ("n ".to_owned(), "`co".to_owned()));
         assert_eq!(text.push("\n"), "\n");
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Two conversations may have the same questions and the same answers. Their cards are never the
 //! same, so they decide before any text does. What the client has changed of an answer is still its
-//! own: such a link, and the cards in it, are taken as sent.
+//! own: it is taken as sent, in the session that its cards name.
 
 use std::sync::Arc;
 
@@ -10,20 +10,30 @@ use super::{Found, MAX_SESSIONS, Search};
 use crate::ids::SessionId;
 use crate::sessions::address::NamedTurn;
 use crate::sessions::matching::{self, Point, Tree, Turn, ids_fit};
+use crate::store::rows::TurnStatus;
 use crate::store::{StoreError, TurnKey};
 
 /// Of the turns that a list names, so many are looked up, the newest first. Usually the first is it.
 const MAX_NAMED: usize = 16;
 
 impl Search<'_> {
-    /// Finds the turn that the newest cards name. `None` if there is none in this scope, or the list
-    /// does not show its answer.
+    /// Finds the newest turn that cards name and whose answer the list shows. Where all those answers
+    /// were changed, the request goes on behind the newest turn. `None` if no card names a turn of
+    /// this scope.
     pub(super) async fn by_cards(&self) -> Result<Option<Found>, StoreError> {
+        let mut changed: Option<(SessionId, Arc<Tree>, Point)> = None;
         for named in self.chain.named.iter().rev().take(MAX_NAMED) {
             let rows = self.store.turns(self.scope, TurnKey::Id(named.turn.clone())).await?;
             let Some(row) = rows.into_iter().next() else { continue };
             let tree = self.tree(&row.session).await?;
-            let Some(point) = self.behind_cards(&tree, named).await? else { continue };
+            let Some(point) = self.behind_cards(&tree, named).await? else {
+                // Nothing but its own answer takes up what a turn has left open.
+                if row.status == TurnStatus::Finished || matching::is_interrupted(row.status) {
+                    let behind = Point { turn: Some(row.id), links: 0, users: 0 };
+                    changed.get_or_insert((row.session, tree, behind));
+                }
+                continue;
+            };
             let (session, tree, point) = match self.forked_behind(&row.session, &point).await? {
                 Some(fork) => fork,
                 None => (row.session, tree, point),
@@ -31,7 +41,9 @@ impl Search<'_> {
             let found = self.found(&tree, &point).await?;
             return Ok(Some(Found { session: Some(session), agrees: true, ..found }));
         }
-        Ok(None)
+        let Some((session, tree, behind)) = changed else { return Ok(None) };
+        let found = self.found(&tree, &behind).await?;
+        Ok(Some(Found { session: Some(session), ..found }))
     }
 
     /// Returns the point behind the newest cards that name a turn of this tree.
