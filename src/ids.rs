@@ -85,7 +85,7 @@ impl CardId {
         let mut digits: Vec<u8> = digits.to_vec();
         digits[Self::VERSION] = hex_digit(version);
         let within = hex_value(digits[Self::VARIANT]) & 0b0011;
-        digits[Self::VARIANT] = hex_digit(u8::try_from(number % 4).unwrap_or(0) << 2 | within);
+        digits[Self::VARIANT] = hex_digit((u8::try_from(number % 4).unwrap_or(0) << 2) | within);
         Self(format!("card_{}", String::from_utf8_lossy(&digits)))
     }
 

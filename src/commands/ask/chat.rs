@@ -127,12 +127,11 @@ impl Chat {
         let named = flags.server.as_deref().map(target::base_url).transpose()?;
         let target = target::find(named.as_ref(), flags.key_file.as_deref(), &variables)?;
         let client = Client::new(&target)?;
-        let model = match flags.model.clone().or(target.model) {
-            Some(model) => model,
-            None => {
-                let first = client.first_model().await;
-                first.map_err(|error| error.without_key(target.key.as_ref()))?
-            }
+        let model = if let Some(model) = flags.model.clone().or(target.model) {
+            model
+        } else {
+            let first = client.first_model().await;
+            first.map_err(|error| error.without_key(target.key.as_ref()))?
         };
         let session = flags.session.clone().unwrap_or_else(|| {
             let id = Uuid::new_v4().simple().to_string();

@@ -5,6 +5,8 @@
 //! answer is shown while the model still speaks: a line without markup is shown letter by letter,
 //! and one with markup as far as each piece of that has ended. No text is ever left out.
 
+use std::fmt::Write as _;
+
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::control_characters::shown;
@@ -51,15 +53,12 @@ impl MarkdownText {
     pub(super) fn push(&mut self, text: &str) -> String {
         let mut out = String::new();
         for piece in shown(text).split_inclusive('\n') {
-            match piece.strip_suffix('\n') {
-                Some(rest) => {
-                    self.pending.push_str(rest);
-                    self.end_line(&mut out);
-                }
-                None => {
-                    self.pending.push_str(piece);
-                    self.begin_line(&mut out);
-                }
+            if let Some(rest) = piece.strip_suffix('\n') {
+                self.pending.push_str(rest);
+                self.end_line(&mut out);
+            } else {
+                self.pending.push_str(piece);
+                self.begin_line(&mut out);
             }
         }
         out
@@ -285,7 +284,7 @@ fn styled(text: &str, styles: &[&str], out: &mut String) {
     } else {
         let mut codes: Vec<&str> = styles.to_vec();
         codes.dedup();
-        out.push_str(&format!("\x1b[{}m{text}{RESET}", codes.join(";")));
+        _ = write!(out, "\x1b[{}m{text}{RESET}", codes.join(";"));
     }
 }
 

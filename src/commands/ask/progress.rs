@@ -1,6 +1,7 @@
 //! Writes the progress of a turn to stderr: a spinner on a terminal, plain lines elsewhere.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use rustix::termios::tcgetwinsize;
 use tokio::time::Instant;
@@ -179,7 +180,7 @@ impl Progress {
         self.drawn = 1;
         for line in lines {
             let line = fitting(line, width.saturating_sub(INDENT.len() + 1));
-            drawing.push_str(&format!("{INDENT}{FAINT}{line}{RESET}\n"));
+            _ = writeln!(drawing, "{INDENT}{FAINT}{line}{RESET}");
             self.drawn += 1;
         }
         let line = spinner_line(FRAMES[self.frame], &self.label(), width);
