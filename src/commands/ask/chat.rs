@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
+use futures::FutureExt as _;
+use futures::future::Fuse;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -48,10 +51,12 @@ struct Chat {
     session: String,
 }
 
-/// The signals that end an answer or the chat.
+/// What ends an answer or the chat from outside.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    /// Nobody can read stdout any more.
+    reader_gone: Fuse<oneshot::Receiver<()>>,
 }
 
 /// How the wait for a question or an answer ended.
@@ -74,6 +79,7 @@ async fn talk(flags: Connection, variables: Variables) -> io::Result<u8> {
     let mut signals = Signals {
         interrupt: signal(SignalKind::interrupt())?,
         terminate: signal(SignalKind::terminate())?,
+        reader_gone: output::reader_gone()?.fuse(),
     };
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let chat = match Chat::begin(flags, variables).await {
@@ -147,7 +153,6 @@ impl Chat {
         let question = Question { model, prompt, session };
         let mut screen = Screen::open(self.flags.quiet, &self.variables)?;
         let awaits_reply = screen.awaits_reply();
-        let reader_gone = output::reader_gone()?;
         let client = Arc::clone(&self.client);
         // Dropping the set cancels the request: the connection is closed.
         let mut asking = JoinSet::new();
@@ -168,7 +173,7 @@ impl Chat {
             }
             _ = signals.interrupt.recv() => INTERRUPTED,
             _ = signals.terminate.recv() => TERMINATED,
-            Ok(()) = reader_gone => return Ok(Next::Exit(READER_GONE)),
+            Ok(()) = &mut signals.reader_gone => return Ok(Next::Exit(READER_GONE)),
         };
         if awaits_reply.load(Ordering::Relaxed) {
             // A thread waits for the reply, and would take the next question for it.
