@@ -38,6 +38,8 @@ struct CommandLine {
 enum Command {
     /// Ask the running server one question, and show the answer as it comes
     Ask(ask::Flags),
+    /// Ask question after question in one session
+    Chat(ask::ChatFlags),
     /// Start the server, for an upstream that runs already
     Serve(ServeFlags),
     /// Start everything on a fresh machine: LiteLLM, a demo model, the server
@@ -94,6 +96,7 @@ pub fn run() -> ExitCode {
     }
     let outcome = match command {
         Command::Ask(flags) => ask::run(&flags, variables),
+        Command::Chat(flags) => ask::run_chat(&flags, variables),
         Command::Serve(flags) => serve::run(&flags.input(&variables)),
         Command::Up(flags) => up::run(&flags, &flags.input(&variables)),
         Command::DemoModel(flags) => demo_model::run(&flags),

@@ -65,6 +65,55 @@ impl TurnId {
     }
 }
 
+impl CardId {
+    /// How many cards of a turn name it.
+    const NAMING: usize = 60;
+    /// The digit that holds the version of a UUID. Random ids, of version 4, name no turn.
+    const VERSION: usize = 12;
+    /// The digit that begins with the two bits of a UUID's variant.
+    const VARIANT: usize = 16;
+
+    /// The card with this number of a turn. Its digits are the turn's, but for the six bits that
+    /// are the same in all ids of turns: these count the cards. A frontend sends the id back, and
+    /// the list then names the turn exactly. The cards behind the sixtieth are random.
+    pub(crate) fn of_turn(turn: &TurnId, number: usize) -> Self {
+        let digits = turn.0.strip_prefix("turn_").unwrap_or_default().as_bytes();
+        if Self::NAMING <= number || digits.len() != 32 {
+            return Self::random();
+        }
+        let version = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15][number / 4];
+        let mut digits: Vec<u8> = digits.to_vec();
+        digits[Self::VERSION] = hex_digit(version);
+        let within = hex_value(digits[Self::VARIANT]) & 0b0011;
+        digits[Self::VARIANT] = hex_digit((u8::try_from(number % 4).unwrap_or(0) << 2) | within);
+        Self(format!("card_{}", String::from_utf8_lossy(&digits)))
+    }
+
+    /// The turn that the card names.
+    pub(crate) fn turn(&self) -> Option<TurnId> {
+        let mut digits = self.0.strip_prefix("card_")?.as_bytes().to_vec();
+        if digits.get(Self::VERSION).is_none_or(|version| *version == b'4') {
+            return None;
+        }
+        digits[Self::VERSION] = b'7';
+        let within = hex_value(*digits.get(Self::VARIANT)?) & 0b0011;
+        digits[Self::VARIANT] = hex_digit(0b1000 | within);
+        TurnId::parse(&format!("turn_{}", String::from_utf8_lossy(&digits)))
+    }
+}
+
+fn hex_digit(value: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(value & 15)]
+}
+
+fn hex_value(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => 0,
+    }
+}
+
 impl AgentId {
     /// The subagent that the store keeps in this row.
     pub(crate) fn of_row(row: &TurnId) -> Self {
@@ -181,5 +230,25 @@ impl KeyId {
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn cards_name_their_turn() {
+        let turn = TurnId::random();
+        let cards: Vec<CardId> = (0..70).map(|number| CardId::of_turn(&turn, number)).collect();
+        for (number, card) in cards.iter().enumerate() {
+            assert_eq!(CardId::parse(card.as_str()).as_ref(), Some(card));
+            assert_eq!(card.turn(), (number < 60).then(|| turn.clone()), "{number}");
+        }
+        assert_eq!(cards.iter().collect::<HashSet<_>>().len(), 70);
+        assert_ne!(CardId::of_turn(&TurnId::random(), 0), cards[0]);
+        assert_eq!(CardId::random().turn(), None);
     }
 }

@@ -105,7 +105,8 @@ fn is_result(end: &str) -> bool {
         && chars.is_some_and(|chars| chars.parse::<usize>().is_ok())
 }
 
-fn subject(tool: &str, headline: &str) -> String {
+/// A tool with its main argument, in one line.
+pub(crate) fn subject(tool: &str, headline: &str) -> String {
     let headline = one_line(headline);
     if headline.is_empty() { tool.to_owned() } else { format!("{tool} {headline}") }
 }

@@ -1,10 +1,12 @@
 //! Tests `toolhand ask`: the real binary against the real server over a scripted upstream,
 //! in a pipe and on a terminal.
 
+mod chat;
 mod finding;
 mod foreign;
 mod outputs;
 mod prompts;
+mod rendering;
 mod suspended;
 mod terminal;
 
@@ -34,13 +36,23 @@ struct Ended {
 impl Ask {
     /// Asks the server of this state directory.
     fn on(state_dir: &Path, arguments: &[&str]) -> Self {
+        Self::command_on("ask", state_dir, arguments)
+    }
+
+    /// Starts a chat with this server.
+    fn chat(server: &Server, arguments: &[&str]) -> Self {
+        let chat = Self::command_on("chat", &server.state_dir(), arguments);
+        chat.variable("TOOLHAND_API_KEY", KEY)
+    }
+
+    fn command_on(command_name: &str, state_dir: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolhand"));
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
             .env("HOME", state_dir.parent().expect("a home"))
             .env("TOOLHAND_STATE_DIR", state_dir)
-            .arg("ask")
+            .arg(command_name)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -4,6 +4,7 @@ mod approvals;
 pub(crate) mod asking;
 mod background;
 mod builds;
+mod cards;
 mod code_orders;
 mod compaction;
 mod config_tool;

@@ -89,7 +89,7 @@ pub(crate) struct ToolStart {
     pub(crate) arguments: Option<String>,
 }
 
-/// A line of a running server tool.
+/// What a running server tool tells: lines that a command has printed, or how far a call is.
 #[derive(Clone, Debug)]
 pub(crate) struct ToolLine {
     pub(crate) call_id: String,

@@ -3,9 +3,11 @@
 
 mod answer;
 mod asked;
+mod chat;
 mod client;
 mod control_characters;
 mod error;
+mod markdown;
 mod output;
 mod progress;
 mod prompt;
@@ -27,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
 use self::answer::{Ending, Waiting};
+pub(crate) use self::chat::Flags as ChatFlags;
 use self::client::{Client, Question};
 use self::error::{AskError, ErrorKind};
 use self::reply::Expected;
@@ -75,6 +78,16 @@ pub(crate) struct Flags {
     /// after an empty line
     #[arg(value_name = "PROMPT")]
     prompt: OsString,
+    #[command(flatten)]
+    connection: Connection,
+    /// Print the whole answer as JSON when it is there; a failure is an error object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The flags that say which server is asked, and how.
+#[derive(Clone, Debug, Args)]
+struct Connection {
     /// The model [default: the first one of `toolhand up`, else of the server's list]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
@@ -95,9 +108,6 @@ pub(crate) struct Flags {
                 directory]"
     )]
     key_file: Option<PathBuf>,
-    /// Print the whole answer as JSON when it is there; a failure is an error object
-    #[arg(long)]
-    json: bool,
     /// No progress on stderr
     #[arg(short, long)]
     quiet: bool,
@@ -106,11 +116,15 @@ pub(crate) struct Flags {
 pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failure> {
     let runtime =
         runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let screen = Screen::open(flags.quiet, &variables)?;
+    let screen = Screen::open(flags.connection.quiet, &variables)?;
     let outcome = runtime.block_on(until_stopped(flags.clone(), variables, screen));
     // A thread that still blocks must not delay the exit.
     runtime.shutdown_background();
     outcome.map(ExitCode::from)
+}
+
+pub(crate) fn run_chat(flags: &chat::Flags, variables: Variables) -> Result<ExitCode, Failure> {
+    Ok(chat::run(flags, variables)?)
 }
 
 /// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
@@ -171,21 +185,21 @@ async fn ask_and_report(
         // If stdout cannot be written, the sentence on stderr remains.
         _ = screen.print(&error.object());
     }
-    print_error(&error.sentence());
-    error.kind.exit_status()
+    report(&error)
 }
 
 async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Result<(), AskError> {
-    let named = flags.server.as_deref().map(target::base_url).transpose()?;
+    let connection = &flags.connection;
+    let named = connection.server.as_deref().map(target::base_url).transpose()?;
     let prompt = prompt::read(&flags.prompt).await?;
-    let target = target::find(named.as_ref(), flags.key_file.as_deref(), variables)?;
+    let target = target::find(named.as_ref(), connection.key_file.as_deref(), variables)?;
     let client = Client::new(&target)?;
     let asked = async {
-        let model = match flags.model.clone().or(target.model) {
+        let model = match connection.model.clone().or(target.model) {
             Some(model) => model,
             None => client.first_model().await?,
         };
-        let question = Question { model, prompt, session: flags.session.clone() };
+        let question = Question { model, prompt, session: connection.session.clone() };
         if flags.json {
             ask_whole(&client, &question, screen).await
         } else {
@@ -193,6 +207,15 @@ async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Resul
         }
     };
     asked.await.map_err(|error| error.without_key(target.key.as_ref()))
+}
+
+/// Prints the error, unless it is that nobody reads. Returns its exit status.
+fn report(error: &AskError) -> u8 {
+    if error.kind == ErrorKind::ReaderGone {
+        return READER_GONE;
+    }
+    print_error(&error.sentence());
+    error.kind.exit_status()
 }
 
 /// Prints the answer as it came. Nobody is asked: a program reads it.

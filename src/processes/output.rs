@@ -17,7 +17,7 @@ pub(crate) use self::kept_file::{KeepOutput, MakeFile};
 pub(super) use self::kept_file::{Piece, WrittenPiece, write};
 use self::redrawn::RedrawnLine;
 use super::terminal::TerminalFilter;
-use crate::sync;
+use crate::{sync, text};
 
 /// A command is heard no further while so many bytes wait for a slow disk.
 const MAX_UNWRITTEN: usize = 512 << 10;
@@ -68,6 +68,19 @@ impl CommandOutput {
         let end = shown.bytes();
         shown.push(capture.line.unfinished());
         (shown, end)
+    }
+
+    /// The last whole lines printed since this byte, as many as fit, and the byte at which the next
+    /// look goes on.
+    pub(crate) fn lines_since(&self, offset: u64, most: usize) -> (String, u64) {
+        let capture = self.lock();
+        let (missing, printed) = capture.shown.since(offset);
+        let shown = if missing == 0 && printed.len() <= most {
+            printed
+        } else {
+            text::whole_lines_of_tail(text::suffix(printed, most))
+        };
+        (shown.to_owned(), capture.shown.bytes())
     }
 
     /// Whether nothing has been printed so far, but for a line that has not ended.

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use super::canonical;
 use super::client_calls::{CallDigest, call_digests};
 use super::message::{CallOf, ClientMessage, Role};
-use crate::ids::Scope;
+use crate::ids::{Scope, TurnId};
 use crate::openai::message::Said;
 use crate::store::rows::{Digest, LinkDigests};
 use crate::text;
@@ -34,10 +34,24 @@ pub(crate) struct Chain {
     /// list.
     pub(crate) users: Vec<Vec<User>>,
     pub(crate) end: ListEnd,
+    /// What the cards in the list name, in its order.
+    pub(crate) named: Vec<NamedTurn>,
     /// The messages of the last link, as the client sent them.
     last_shown: ShownMessages,
     /// The whole text of the only message behind the last link, if the list ends with it.
     reply: Option<String>,
+}
+
+/// A turn that cards name: they were shown while it ran. The list may be that of any frontend, so
+/// the turn need not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedTurn {
+    pub(crate) turn: TurnId,
+    /// How many links the list has up to these cards. The last is theirs if they stand in one.
+    pub(crate) links: usize,
+    /// How many user messages stand between that link and cards beside which nothing was said.
+    /// `None`: the cards stand in a link.
+    pub(crate) users: Option<usize>,
 }
 
 /// All that the assistant said between two user messages.
@@ -85,6 +99,8 @@ pub(crate) struct User {
     pub(crate) index: usize,
     /// `canonical::words`.
     pub(crate) words: String,
+    /// `canonical::line_starts`.
+    pub(crate) line_starts: Vec<usize>,
 }
 
 /// How a client's list ends, but for instructions and assistant messages that say nothing.
@@ -107,6 +123,7 @@ struct OpenLink {
     range: Option<(usize, usize)>,
     has_hidden_calls: bool,
     shown: ShownMessages,
+    turn_of_cards: Option<TurnId>,
 }
 
 impl Chain {
@@ -116,6 +133,7 @@ impl Chain {
             links: Vec::new(),
             users: vec![Vec::new()],
             end: list_end(messages),
+            named: Vec::new(),
             last_shown: ShownMessages::default(),
             reply: None,
         };
@@ -127,8 +145,9 @@ impl Chain {
                     chain.close(std::mem::take(&mut open));
                     let said = message.said();
                     let words = canonical::words(&said.text);
+                    let line_starts = canonical::line_starts(&said.text);
                     if let Some(users) = chain.users.last_mut() {
-                        users.push(User { index: at, words });
+                        users.push(User { index: at, words, line_starts });
                     }
                     last_said = Some(said);
                 }
@@ -160,10 +179,16 @@ impl Chain {
         self.reply.as_deref()
     }
 
-    /// Adds a link. An empty one is none: it matches nothing.
+    /// Adds a link. An empty one is none: its text matches nothing.
     fn close(&mut self, open: OpenLink) {
         let Some((first, last)) = open.range else { return };
-        if open.text.is_empty() && open.call_ids.is_empty() {
+        let is_link = !open.text.is_empty() || !open.call_ids.is_empty();
+        if let Some(turn) = open.turn_of_cards {
+            let links = self.links.len() + usize::from(is_link);
+            let users = (!is_link).then(|| self.last_users().len());
+            self.named.push(NamedTurn { turn, links, users });
+        }
+        if !is_link {
             return;
         }
         let before = self.links.last().map(|link| link.chain);
@@ -244,6 +269,7 @@ impl OpenLink {
     fn push(&mut self, at: usize, message: &ClientMessage) {
         let (first, _) = self.range.unwrap_or((at, at));
         self.range = Some((first, at));
+        self.turn_of_cards = message.turn_of_cards().or(self.turn_of_cards.take());
         if message.role != Role::Assistant {
             return;
         }

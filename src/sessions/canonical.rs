@@ -48,15 +48,40 @@ fn question_start(text: &str) -> usize {
 /// make a message differ from itself when it comes again unwrapped. What may be consent is read
 /// by a stricter rule, in `agent::asking::reply`.
 pub(crate) fn words(text: &str) -> String {
-    const END: &str = "</context>";
-    let unwrapped = text.rfind(END).map(|at| &text[at + END.len()..]);
-    let unwrapped = unwrapped.filter(|words| !words.trim().is_empty()).unwrap_or(text);
-    let words = collapsed(unwrapped);
+    let words = collapsed(unwrapped(text));
     if words.len() <= MAX_WORDS {
         return words;
     }
     let hash = blake3::hash(words.as_bytes()).to_hex();
     format!("{} {hash}", text::prefix(&words, MAX_WORDS))
+}
+
+fn unwrapped(text: &str) -> &str {
+    const END: &str = "</context>";
+    let behind = text.rfind(END).map(|at| &text[at + END.len()..]);
+    behind.filter(|words| !words.trim().is_empty()).unwrap_or(text)
+}
+
+/// Where further lines of the message begin in its words. Very long words have none.
+pub(crate) fn line_starts(text: &str) -> Vec<usize> {
+    let text = unwrapped(text);
+    if !text.contains('\n') {
+        return Vec::new();
+    }
+    let mut starts = Vec::new();
+    let mut end = 0;
+    for line in text.lines() {
+        let length = collapsed(line).len();
+        if length == 0 {
+            continue;
+        }
+        if 0 < end {
+            end += 1;
+            starts.push(end);
+        }
+        end += length;
+    }
+    if end <= MAX_WORDS { starts } else { Vec::new() }
 }
 
 /// Each run of white space becomes one space, and none is left at the ends.
@@ -238,6 +263,24 @@ mod tests {
         let long = "x".repeat(20_000_000);
         assert!(words(&long).len() < 10_100);
         assert_ne!(words(&long), words(&long[1..]));
+    }
+
+    #[test]
+    fn lines_begin_where_their_words_do() {
+        for text in ["a  b\n\n c\td \r\ne", "x\n</context>\n\n über\nuns\n", "one", "\n one \n"] {
+            let (words, starts) = (words(text), line_starts(text));
+            let mut ends: Vec<usize> = starts.iter().map(|start| start - 1).collect();
+            ends.push(words.len());
+            let lines: Vec<&str> = [0]
+                .iter()
+                .chain(&starts)
+                .zip(ends)
+                .map(|(start, end)| &words[*start..end])
+                .collect();
+            let own = unwrapped(text).lines().map(collapsed).filter(|line| !line.is_empty());
+            assert_eq!(lines, own.collect::<Vec<_>>(), "{text:?}");
+        }
+        assert!(line_starts(&"x\n".repeat(20_000)).is_empty());
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::address::{Chain, Link, MIN_PREFIX, User};
+use serde_json::value::RawValue;
+
+use super::address::{Chain, Link, MIN_PREFIX, NamedTurn, User};
 use super::canonical;
 use super::client_calls::CallDigest;
 use super::delivery_state::{DeliveryState, is_interrupted};
-use super::record::{TurnBody, TurnRecord};
+use super::record::{SentMessage, TurnBody, TurnRecord};
 use crate::ids::{SessionId, TurnId};
+use crate::openai::message::text_of;
 use crate::store::rows::{Digest, TurnRow, TurnStatus};
 
 /// An answer of this many characters is proof enough that a list is of that conversation.
@@ -145,21 +148,23 @@ impl Tree {
     }
 
     /// The last answer of ours in the list, for a session that is known by its id: the list
-    /// may begin anywhere.
-    pub(crate) fn last_answer(&self, chain: &Chain) -> Option<Point> {
+    /// may begin anywhere. Where cards in a link name a turn, only answers of that turn, or that go on
+    /// from it, are of this list.
+    pub(crate) fn last_answer(&self, chain: &Chain, named: Option<&NamedTurn>) -> Option<Point> {
         let mut by_link: HashMap<Digest, Vec<&Arc<Turn>>> = HashMap::new();
         for turn in self.order.iter().filter_map(|id| self.turns.get(id)) {
             if let Some(digests) = turn.row.digests {
                 by_link.entry(digests.link).or_default().push(turn);
             }
         }
-        let known = |link: &Link| by_link.get(&link.own);
-        let (at, turns) = chain
-            .links
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(at, link)| known(link).map(|turns| (at, turns)))?;
+        let known = |(at, link): (usize, &Link)| {
+            let mut turns = by_link.get(&link.own)?.clone();
+            if let Some(named) = named {
+                turns.retain(|turn| self.goes_on_from(&turn.row.id, named, at));
+            }
+            (!turns.is_empty()).then_some((at, turns))
+        };
+        let (at, turns) = chain.links.iter().enumerate().rev().find_map(known)?;
         let score = |turn: &Turn| {
             let users = self.users_agree(chain, &turn.row.id, at + 1);
             let calls = self.calls_agree(&chain.links[at], &turn.row.id);
@@ -173,6 +178,35 @@ impl Tree {
         let compared: Vec<_> = alike.into_iter().chain(newest).collect();
         let turn = compared.into_iter().rev().max_by_key(|turn| score(turn))?;
         Some(Point { turn: Some(turn.row.id.clone()), links: at + 1, users: 0 })
+    }
+
+    /// Whether the turn may end the link at this place of a list in which cards name another: it is
+    /// that turn or continues its link, or comes after it where the place does.
+    fn goes_on_from(&self, turn: &TurnId, named: &NamedTurn, at: usize) -> bool {
+        let mut links = 0;
+        for earlier in self.ancestry(turn) {
+            if earlier.row.id == named.turn {
+                return if at + 1 == named.links {
+                    links == 0
+                } else {
+                    named.links <= at && 0 < links
+                };
+            }
+            links += usize::from(!earlier.body.continues);
+        }
+        false
+    }
+
+    /// The turn, and those that continue its link, as far as they are loaded. Newest last.
+    pub(crate) fn continuing(&self, id: &TurnId) -> Vec<Arc<Turn>> {
+        let mut found: Vec<Arc<Turn>> = self.turns.get(id).map(Arc::clone).into_iter().collect();
+        let mut at = 0;
+        while let Some(turn) = found.get(at).map(Arc::clone).filter(|_| at < MAX_ALIGNED) {
+            let further = self.children(Some(&turn.row.id)).filter(|turn| turn.body.continues);
+            found.extend(further.map(Arc::clone));
+            at += 1;
+        }
+        found
     }
 
     /// How many answers in a row are the same, up to this link of the list.
@@ -195,9 +229,9 @@ impl Tree {
     /// Whether the user messages up to this link are those that the turns were asked, as far as
     /// both are known.
     pub(crate) fn users_agree(&self, chain: &Chain, id: &TurnId, links: usize) -> bool {
-        let sent = self.user_words(id, links);
+        let sent = self.user_messages(id, links);
         let shown = chain.users[..links].iter().rev();
-        !sent.is_empty() && sent.iter().zip(shown).all(|(sent, shown)| agree(sent, &words(shown)))
+        !sent.is_empty() && sent.iter().zip(shown).all(|(sent, shown)| agree(sent, shown))
     }
 
     /// Whether the calls of the link that ends with this turn are those that the client was sent.
@@ -217,8 +251,8 @@ impl Tree {
     }
 
     /// What was asked before each link of the turn's own list, newest first.
-    fn user_words(&self, id: &TurnId, links: usize) -> Vec<Vec<&str>> {
-        let mut all: Vec<Vec<&str>> = Vec::new();
+    fn user_messages(&self, id: &TurnId, links: usize) -> Vec<Vec<&SentMessage>> {
+        let mut all: Vec<Vec<&SentMessage>> = Vec::new();
         let (mut depth, mut continued) = (None, true);
         for turn in self.ancestry(id) {
             if turn.row.digests.is_some() && !continued {
@@ -235,9 +269,8 @@ impl Tree {
                 all.push(Vec::new());
                 depth = Some(turn.row.depth);
             }
-            let words = turn.body.user_messages.iter().map(|sent| sent.words.as_str());
             if let Some(link) = all.last_mut() {
-                link.splice(0..0, words);
+                link.splice(0..0, &turn.body.user_messages);
             }
             // A turn that said nothing belongs to the same gap as the one after it.
             continued = turn.body.continues;
@@ -248,22 +281,40 @@ impl Tree {
 
 /// Whether the turn was asked what stands in the list, as far as that is the same.
 pub(crate) fn has_same_users(body: &TurnBody, users: &[User]) -> bool {
-    let sent: Vec<_> = body.user_messages.iter().map(|sent| sent.words.as_str()).collect();
-    agree(&sent, &words(users))
+    let sent: Vec<_> = body.user_messages.iter().collect();
+    agree(&sent, users)
 }
 
-fn words(users: &[User]) -> Vec<&str> {
-    users.iter().map(|user| user.words.as_str()).collect()
-}
-
-/// Whether the same was asked: equal, or one contains the other.
-fn agree(one: &[&str], other: &[&str]) -> bool {
-    if one == other {
+/// Whether the same was asked: the same messages; one side has some that the other has not, before
+/// or behind them; or one has lines of a frontend's around the same words. A part of a line is
+/// never the same: "todo list 17" is another question than "todo list".
+fn agree(sent: &[&SentMessage], shown: &[User]) -> bool {
+    let was_asked: Vec<&str> = sent.iter().map(|sent| sent.words.as_str()).collect();
+    let is_shown: Vec<&str> = shown.iter().map(|user| user.words.as_str()).collect();
+    if was_asked == is_shown {
         return true;
     }
-    let (one, other) = (one.join(" "), other.join(" "));
-    let contains = || !one.is_empty() && !other.is_empty();
-    one == other || (contains() && (one.contains(&other) || other.contains(&one)))
+    if was_asked.is_empty() || is_shown.is_empty() {
+        return false;
+    }
+    let has = |all: &[&str], part: &[&str]| all.starts_with(part) || all.ends_with(part);
+    let (whole, other) = (was_asked.join(" "), is_shown.join(" "));
+    whole == other
+        || has(&was_asked, &is_shown)
+        || has(&is_shown, &was_asked)
+        || shown.iter().any(|user| surrounds(&user.words, &user.line_starts, &whole))
+        || sent.iter().any(|sent| {
+            let text = RawValue::from_string(sent.sent.clone()).ok();
+            let text = text.as_deref().map(text_of).unwrap_or_default();
+            surrounds(&canonical::words(&text), &canonical::line_starts(&text), &other)
+        })
+}
+
+/// Whether these words are the first or last lines of the others. Few words may be so by chance.
+fn surrounds(words: &str, line_starts: &[usize], inner: &str) -> bool {
+    let is_long = inner.chars().nth(MIN_PREFIX - 1).is_some();
+    let mut starts = line_starts.iter();
+    is_long && starts.any(|start| words[*start..] == *inner || words[..start - 1] == *inner)
 }
 
 /// Decides among turns whose chain is the longest that is known. `candidates` come newest
@@ -353,4 +404,69 @@ fn begins_with(users: &[User], child: &TurnRecord) -> bool {
 fn begins_with_users(users: &[User], body: &TurnBody) -> bool {
     body.user_messages.len() <= users.len()
         && body.user_messages.iter().zip(users).all(|(sent, user)| sent.words == user.words)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::sessions::address::Chain;
+    use crate::sessions::test_support::client_messages;
+
+    fn users(texts: &[&str]) -> Vec<User> {
+        let list: Vec<Value> =
+            texts.iter().map(|text| json!({ "role": "user", "content": text })).collect();
+        let scope = crate::ids::Scope::from_bytes([7; 32]);
+        let mut chain = Chain::new(&scope, &client_messages(&json!(list)));
+        chain.users.remove(0)
+    }
+
+    fn asked(texts: &[&str]) -> Vec<SentMessage> {
+        let asked = |text: &&str| SentMessage {
+            words: canonical::words(text),
+            sent: json!({ "role": "user", "content": text }).to_string(),
+        };
+        texts.iter().map(asked).collect()
+    }
+
+    #[track_caller]
+    fn check(one: &[&str], other: &[&str], expected: bool) {
+        for (sent, shown) in [(one, other), (other, one)] {
+            let sent = asked(sent);
+            let sent: Vec<_> = sent.iter().collect();
+            assert_eq!(agree(&sent, &users(shown)), expected, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_line_is_another_question() {
+        let long = "Summarise the quarterly report for the northern region";
+        for (one, other) in [
+            ("todo list", "todo list 17"),
+            ("todo list", "my todo list"),
+            ("todo list", "todo list\n17"),
+            ("todo list", "17\n\ntodo list"),
+            ("17", "todo list 17"),
+            ("a", "A"),
+            (long, &format!("{long} and the southern one")),
+            (long, &format!("Do not: {long}")),
+            (long, &format!("First.\n{long}\nLast.")),
+        ] {
+            check(&[one], &[other], false);
+        }
+    }
+
+    #[test]
+    fn lines_around_the_words_and_further_messages_change_nothing() {
+        let long = "Summarise the quarterly report for\n  the northern region";
+        check(&["todo  list\n17"], &["todo list 17"], true);
+        check(&[long], &[&format!("Today is Friday.\n\n{long}")], true);
+        check(&[long], &[&format!("{long}\n\nAttached: plan.txt")], true);
+        check(&["a", "todo list"], &["todo list"], true);
+        check(&["todo list", "b"], &["todo list"], true);
+        check(&["a", "b"], &["b", "a"], false);
+        check(&["a", "todo list 17"], &["todo list"], false);
+        check(&["todo list"], &[], false);
+    }
 }

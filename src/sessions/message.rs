@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::ids::CardId;
+use crate::ids::{CardId, TurnId};
 use crate::json;
 use crate::openai::message::{Said, text_of};
 
@@ -63,6 +63,13 @@ impl ClientMessage {
     /// What it says, read from the JSON each time.
     pub(crate) fn said(&self) -> Said<'_> {
         json::member(&self.json, "content").map(Said::of).unwrap_or_default()
+    }
+
+    /// The turn that the last card in the message names.
+    pub(crate) fn turn_of_cards(&self) -> Option<TurnId> {
+        let cards = self.calls.iter().rev().filter(|call| call.of == CallOf::Card);
+        let ids = cards.map(|call| &*call.id).chain(self.answers.as_deref());
+        ids.filter_map(CardId::parse).find_map(|card| card.turn())
     }
 
     /// Whether it is a tool message that answers a card.

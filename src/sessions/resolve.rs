@@ -180,14 +180,15 @@ impl Sessions {
 
     async fn resolve_by_content(&self, search: Search<'_>) -> Result<ResolvedSession, ApiError> {
         // Looked for before the search: what is over by now is in the store.
-        let stopping = if search.chain.links.is_empty() {
+        let stopping = if search.chain.links.is_empty() && search.chain.named.is_empty() {
             Vec::new()
         } else {
             self.running.stopping(search.scope)
         };
         let mut found = self.by_content(search).await?;
         // An answer that nobody gave may be that of a turn that is being stopped.
-        let is_unknown = found.links < search.chain.links.len();
+        let names_unknown = found.session.is_none() && !search.chain.named.is_empty();
+        let is_unknown = found.links < search.chain.links.len() || names_unknown;
         let may_tell_more = |turn: &&Arc<SharedTurn>| {
             is_unknown || found.session.as_ref() == Some(&turn.identity.session)
         };

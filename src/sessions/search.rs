@@ -1,5 +1,6 @@
 //! Finds the record that a client's list goes on from: asks the store what `matching` decides by.
 
+mod cards;
 mod question;
 
 use std::collections::{HashMap, HashSet};
@@ -62,8 +63,11 @@ impl Search<'_> {
     /// Within a session that the client named.
     pub(crate) async fn in_session(&self, session: &SessionId) -> Result<Found, StoreError> {
         let tree = self.tree(session).await?;
-        let answer = tree.last_answer(self.chain);
-        let base = answer.clone().unwrap_or_default();
+        if let Some(point) = self.named_within(&tree).await? {
+            let found = self.found(&tree, &point).await?;
+            return Ok(Found { session: Some(session.clone()), agrees: true, ..found });
+        }
+        let base = tree.last_answer(self.chain, None).unwrap_or_default();
         let mut point = self.extend(&tree, base).await?;
         // Without an answer of ours, the request hangs on the newest turn.
         if point.turn.is_none()
@@ -99,8 +103,16 @@ impl Search<'_> {
         Ok(Point { turn: Some(newest.row.id.clone()), links: 0, users: 0 })
     }
 
-    /// By content address: without an id, and where the id is new.
+    /// By content address: without an id, and where the id is new. Cards in the list name the turn
+    /// exactly; the text decides where there are none.
     pub(crate) async fn by_content(&self) -> Result<Found, StoreError> {
+        match self.by_cards().await? {
+            Some(found) => Ok(found),
+            None => self.by_text().await,
+        }
+    }
+
+    async fn by_text(&self) -> Result<Found, StoreError> {
         let (rows, links) = self.longest().await?;
         let Some(last) = links.checked_sub(1).map(|last| &self.chain.links[last]) else {
             return Ok(Found::default());
@@ -199,7 +211,7 @@ impl Search<'_> {
         for row in rows.into_iter().take(MAX_SESSIONS) {
             let Some(turn) = Turn::from_row(row.clone()) else { continue };
             let delivery = turn.delivery();
-            let (said, sent) = self.link_shown(turn).await?;
+            let (said, sent) = self.link_shown(Arc::new(turn)).await?;
             let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
             if ids_fit(link, &sent, row.status) && matching::shows(link, &said, delivery) {
                 cut.push(row);
@@ -209,20 +221,20 @@ impl Search<'_> {
     }
 
     /// Loads what was said in the link that ends with this turn, and the ids of the client's calls.
-    async fn link_shown(&self, turn: Turn) -> Result<(String, Vec<String>), StoreError> {
+    async fn link_shown(&self, turn: Arc<Turn>) -> Result<(String, Vec<String>), StoreError> {
         let (mut turn, mut text) = (Some(turn), String::new());
         let mut ids: Vec<String> = Vec::new();
         for _ in 0..MAX_LINK_TURNS {
             let Some(known) = turn.take() else { break };
             let (continues, parent) = (known.body.continues, known.row.parent.clone());
-            let records = self.records(vec![Arc::new(known)]).await?;
+            let records = self.records(vec![known]).await?;
             let said = records.first().map(|turn| turn.said());
             text = format!("{} {text}", canonical::said(&said.unwrap_or_default()));
             let own = records.iter().flat_map(|turn| turn.client_call_ids());
             ids.splice(0..0, own.map(str::to_owned));
             if let Some(parent) = parent.filter(|_| continues) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(parent)).await?;
-                turn = rows.into_iter().find_map(Turn::from_row);
+                turn = rows.into_iter().find_map(Turn::from_row).map(Arc::new);
             }
         }
         Ok((text, ids))

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes the lines of one call. The default takes them nowhere.
+/// Takes what one call tells. The default takes them nowhere.
 #[derive(Clone, Default)]
 pub(crate) struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
@@ -12,10 +12,10 @@ impl CallProgress {
         Self(Some(Arc::new(tell)))
     }
 
-    /// `line` is one line, without control characters.
-    pub(crate) fn tell(&self, line: String) {
+    /// `text` is one line or several, with no control characters but line breaks and tabs.
+    pub(crate) fn tell(&self, text: String) {
         if let Self(Some(tell)) = self {
-            tell(line);
+            tell(text);
         }
     }
 }

@@ -35,6 +35,19 @@ pub(crate) enum TodoStatus {
     Completed,
 }
 
+/// A line for each entry, with a box that tells how far it is. For people.
+pub(crate) fn checklist(todos: &[Todo]) -> String {
+    let lines = todos.iter().map(|todo| {
+        let (mark, text) = match todo.status {
+            TodoStatus::Pending => (' ', one_line(&todo.content)),
+            TodoStatus::InProgress => ('>', todo.activity()),
+            TodoStatus::Completed => ('x', one_line(&todo.content)),
+        };
+        format!("[{mark}] {text}\n")
+    });
+    lines.collect()
+}
+
 /// The todo list of one agent.
 #[derive(Debug, Default)]
 pub(crate) struct TodoList(Mutex<SavedTodos>);

@@ -12,8 +12,19 @@ const NODE_PACKAGES: &str = include_str!("../sdk/package.json");
 const PYTHON_PACKAGES: &str =
     concat!(include_str!("../sdk/requirements.txt"), include_str!("../mcp/requirements.txt"));
 
-const COMMANDS: [&str; 10] =
-    ["up", "ask", "serve", "demo-model", "tools", "key", "check", "trust", "untrust", "mcp"];
+const COMMANDS: [&str; 11] = [
+    "up",
+    "ask",
+    "chat",
+    "serve",
+    "demo-model",
+    "tools",
+    "key",
+    "check",
+    "trust",
+    "untrust",
+    "mcp",
+];
 
 /// What `--help` says of each command.
 static HELP: LazyLock<Vec<(&str, String)>> = LazyLock::new(|| {

@@ -396,3 +396,174 @@ async fn an_output_never_stands_within_a_text() {
     assert_eq!(before, "I look at it.");
     assert_eq!(answer.card_outputs().len(), 1);
 }
+
+/// A pipe in the workspace that holds a command until it is written to.
+fn held(server: &Server) -> impl FnOnce() {
+    let held = server.workspace().join("held");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &held, rustix::fs::Mode::RWXU).expect("a pipe");
+    move || std::fs::write(held, "on").expect("the command reads it")
+}
+
+/// A command that prints a line, waits, and prints another.
+fn two_lines() -> Vec<Step> {
+    calls(&[("c1", "Bash", json!({ "command": "echo first line; read x < held; echo last line" }))])
+}
+
+#[tokio::test]
+async fn the_output_of_a_running_command_grows_in_its_card() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let let_go_on = held(&server);
+    upstream.round(two_lines());
+    upstream.round(says("Done."));
+    let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": "cards" } }));
+    let mut stream = server.client().stream(&asked).await;
+
+    let shows = |event: &Event| {
+        let arguments = card_item(event)["arguments"].as_str().unwrap_or_default();
+        arguments.starts_with("$ echo first line;") && arguments.ends_with("\n\nfirst line\n")
+    };
+    stream.until(shows).await;
+    let_go_on();
+    let answer = stream.finish().await;
+
+    let [(output, status)] = &answer.card_outputs()[..] else { panic!("{answer:?}") };
+    assert_eq!((output.as_str(), status.as_str()), ("first line\nlast line", "completed"));
+    let items = answer.card_items();
+    let growing = items.iter().find(|item| {
+        item["arguments"].as_str().is_some_and(|arguments| arguments.starts_with("$"))
+    });
+    let growing = growing.expect("an item with output");
+    assert_eq!(growing["status"], "completed", "it is shown as executing");
+    let last = items.iter().rfind(|item| item["type"] == "function_call").expect("the call");
+    assert!(
+        last["arguments"].as_str().is_some_and(|it| it.starts_with(r#"{"command":"#)),
+        "{last}"
+    );
+}
+
+#[tokio::test]
+async fn the_output_of_a_running_command_is_an_event() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let let_go_on = held(&server);
+    upstream.round(two_lines());
+    upstream.round(says("Done."));
+    let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": "events" } }));
+    let mut stream = server.client().stream(&asked).await;
+
+    stream.until(|event| event.progress()["text"] == "first line\n").await;
+    let_go_on();
+    let answer = stream.finish().await;
+
+    let told = answer.progress("tool_output");
+    assert_eq!((&told[0]["id"], &told[0]["tool"]), (&json!("c1"), &json!("Bash")), "{told:?}");
+}
+
+/// Seven times "View Result from Read" would tell nothing.
+#[tokio::test]
+async fn a_card_is_named_after_its_tool_and_its_main_argument() {
+    let upstream = Upstream::start();
+    let answer =
+        turn(Server::builder(&upstream), &upstream, ask_streamed("Read."), Some("cards")).await;
+
+    let calls: Vec<&Value> =
+        answer.card_items().into_iter().filter(|item| item["type"] == "function_call").collect();
+    let last_of = |name: &str| calls.iter().rfind(|item| item["name"] == name);
+    for file in ["notes.txt", "missing.txt"] {
+        let call = last_of(&format!("Read {file}")).unwrap_or_else(|| panic!("{calls:#?}"));
+        let arguments = json!({ "file_path": file }).to_string();
+        // Another provider would refuse a name with spaces.
+        assert_eq!(call["provider_function"], json!({ "name": "Read", "arguments": arguments }));
+    }
+}
+
+#[tokio::test]
+async fn a_todo_list_is_a_checklist() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let todos = json!({ "todos": [
+        { "content": "Look", "status": "completed" },
+        { "content": "Mend", "status": "in_progress", "activeForm": "Mending" },
+        { "content": "Test", "status": "pending" },
+    ] });
+    upstream.round(calls(&[("c1", "TodoWrite", todos)]));
+    upstream.round(says("Done."));
+    let asked = with(ask_streamed("Plan."), json!({ "toolhand": { "progress": "cards" } }));
+
+    let answer = server.client().streamed(&asked).await;
+
+    let items = answer.card_items();
+    let last = items.iter().rfind(|item| item["type"] == "function_call").expect("the call");
+    assert_eq!(last["arguments"], "[x] Look\n[>] Mending\n[ ] Test\n");
+    assert_eq!(last["name"], "TodoWrite 1 of 3 done: Mending");
+}
+
+#[tokio::test]
+async fn the_steps_of_an_agent_show_in_its_card_while_it_runs() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).file("notes.txt", "needle\n").start().await;
+    let task = json!({ "description": "look", "prompt": "Look.", "subagent_type": "Explore" });
+    upstream.round(calls(&[("c1", "Task", task)]));
+    upstream.round(calls(&[("k1", "Read", json!({ "file_path": "notes.txt" }))]));
+    upstream.round([vec![gate("agent")], says("A needle.")].concat());
+    upstream.round(says("Done."));
+    let asked = with(ask_streamed("Look."), json!({ "toolhand": { "progress": "cards" } }));
+    let mut stream = server.client().stream(&asked).await;
+
+    upstream.reached("agent").await;
+    let shows = |event: &Event| {
+        let item = card_item(event);
+        let arguments = item["arguments"].as_str().unwrap_or_default();
+        let name = item["name"].as_str().unwrap_or_default();
+        arguments.contains("\n✓ Read notes.txt (") && name.ends_with("look · Read notes.txt")
+    };
+    stream.until(shows).await;
+    upstream.open("agent");
+    let answer = stream.finish().await;
+
+    let items = answer.card_items();
+    let last = items.iter().rfind(|item| item["type"] == "function_call").expect("the call");
+    assert_eq!(last["name"], "Task Explore: look");
+    assert!(answer.card_outputs()[0].0.starts_with("A needle."));
+}
+
+/// Open WebUI with Legacy function calling and without forwarded headers: nothing tells that it is
+/// Open WebUI, and it hides the reasoning.
+#[tokio::test]
+async fn a_running_command_shows_as_one_line_where_there_are_no_cards() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    let let_go_on = held(&server);
+    upstream.round([vec![text("I run it.")], two_lines()].concat());
+    upstream.round(says("Done."));
+    let mut stream = server.client().stream(&ask_streamed("Go.")).await;
+
+    let status = |event: &Event| match event {
+        Event::Chunk(chunk) if chunk["event"]["type"] == "status" => {
+            assert_eq!(chunk["choices"][0]["delta"], json!({}));
+            chunk["event"]["data"].clone()
+        }
+        _ => Value::Null,
+    };
+    stream.until(|event| status(event)["done"] == false).await;
+    let_go_on();
+    let answer = stream.finish().await;
+
+    let told: Vec<Value> = answer.events.iter().map(status).filter(|it| !it.is_null()).collect();
+    let [runs, ended] = &told[..] else { panic!("{told:?}") };
+    let line = "Bash echo first line; read x < held; echo last line";
+    assert_eq!(*runs, json!({ "description": line, "done": false }));
+    assert!(ended["description"].as_str().is_some_and(|it| it.starts_with(&format!("✓ {line} ("))));
+    assert_eq!(ended["done"], true);
+    let all = answer.events.iter().map(|event| status(event).to_string()).collect::<String>();
+    assert!(!all.contains("last line\\n"), "no output goes this way: {all}");
+
+    for progress in ["none", "events", "cards"] {
+        upstream.round(calls(&[("c1", "Glob", json!({ "pattern": "*" }))]));
+        upstream.round(says("Done."));
+        let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": progress } }));
+        let answer = server.client().streamed(&asked).await;
+        assert!(answer.events.iter().all(|event| status(event).is_null()), "{progress}");
+    }
+}

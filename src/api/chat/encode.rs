@@ -44,7 +44,7 @@ pub(super) struct Encoder {
 }
 
 /// What the client was shown the beginning of, and not the end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Unfinished {
     /// Tools that run, where lines or events tell of them.
     running: Vec<ToolStart>,
@@ -62,6 +62,13 @@ enum ReasoningEnd {
     Paragraph,
 }
 
+/// Whether what a line tells of still runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Running {
+    Yes,
+    No,
+}
+
 /// The member that frontends show as thinking.
 pub(super) const REASONING: &str = "reasoning_content";
 
@@ -73,7 +80,10 @@ impl Encoder {
             include_usage,
             has_begun: false,
             reasoning: ReasoningEnd::Line,
-            unfinished: Unfinished::default(),
+            unfinished: Unfinished {
+                running: Vec::new(),
+                cards: Cards::new(envelope.turn.clone()),
+            },
             asks: OpenAsks::default(),
             lists: Lists::default(),
         }
@@ -216,6 +226,8 @@ impl Encoder {
         match self.progress {
             Progress::Reasoning => {
                 self.line(&progress_lines::started(&start.tool, start.headline.as_str()), out);
+                let running = progress_lines::subject(&start.tool, start.headline.as_str());
+                self.status(&running, Running::Yes, out);
             }
             Progress::Events => self.event(
                 &json!({
@@ -247,6 +259,13 @@ impl Encoder {
                 let counts = (*duration, *chars);
                 let line = progress_lines::ended(tool, headline.as_str(), counts, error.as_deref());
                 self.line(&line, out);
+                match self.unfinished.running.first() {
+                    Some(other) => {
+                        let other = progress_lines::subject(&other.tool, other.headline.as_str());
+                        self.status(&other, Running::Yes, out);
+                    }
+                    None => self.status(line.trim_end(), Running::No, out),
+                }
             }
             Progress::Events => {
                 // The SDK's stream helper joins the objects of all our events.
@@ -301,12 +320,13 @@ impl Encoder {
         }
     }
 
-    /// What a subagent does. Cards show the call that started it alone.
+    /// What a subagent does. The card of the call that started it shows that itself.
     fn agent(&mut self, report: &AgentReport, out: &mut Vec<u8>) {
         match self.progress {
             Progress::Reasoning => {
                 if let Some(line) = agents::line(&report.event) {
                     self.line(&line, out);
+                    self.status(line.trim_end(), Running::Yes, out);
                 }
             }
             Progress::Events => self.event(&agents::event(report), out),
@@ -328,6 +348,20 @@ impl Encoder {
             Progress::Events => self.event(&json!({ "type": "left_behind", "message": line }), out),
             Progress::Cards | Progress::None => {}
         }
+    }
+
+    /// Writes a line that Open WebUI shows above the answer, beside an empty delta. It hides the
+    /// reasoning, and once text has begun nothing moves there. Where its settings are the old ones
+    /// nothing in the request tells that it is Open WebUI, and no other client looks at this member.
+    /// Only the name of a tool and its main argument go out this way, never an output.
+    fn status(&mut self, line: &str, running: Running, out: &mut Vec<u8>) {
+        let data = json!({ "description": line, "done": running == Running::No });
+        self.begin(out);
+        self.head.open(out);
+        out.extend_from_slice(br#"{},"finish_reason":null}],"event":"#);
+        write_json(out, &json!({ "type": "status", "data": data }));
+        out.push(b'}');
+        end_event(out);
     }
 
     /// Writes items of cards, each beside an empty delta.

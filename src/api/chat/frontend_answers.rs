@@ -69,6 +69,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::ids::TurnId;
     use crate::sessions::request::Progress;
     use crate::sessions::running::shape::{AnswerForm, Envelope};
 
@@ -94,7 +95,12 @@ mod tests {
     }
 
     fn shape(stream: bool) -> AnswerShape {
-        let envelope = Envelope { id: "c".to_owned(), created: 1, model: "m".to_owned() };
+        let envelope = Envelope {
+            id: "c".to_owned(),
+            turn: TurnId::random(),
+            created: 1,
+            model: "m".to_owned(),
+        };
         let form = AnswerForm { stream, include_usage: stream, progress: Progress::Cards };
         AnswerShape { envelope, form }
     }

@@ -168,11 +168,17 @@ mod tests {
     use super::*;
     use crate::agent::events::{Headline, ToolStart};
     use crate::errors::{ApiError, ErrorCode};
+    use crate::ids::TurnId;
     use crate::sessions::request::Progress;
     use crate::sessions::running::shape::Envelope;
 
     fn numbering(position: Position) -> Numbering {
-        let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
+        let envelope = Envelope {
+            id: "id".to_owned(),
+            turn: TurnId::random(),
+            created: 1,
+            model: "m".to_owned(),
+        };
         Numbering { encoder: Encoder::new(&envelope, Progress::Events, false), position }
     }
 

@@ -12,6 +12,7 @@ use super::reply::Expected;
 use crate::openai::chunk::{BadChunk, Chunk, Delta, FinishReason};
 use crate::openai::error_object::ErrorObject;
 use crate::text::shortened;
+use crate::tools::todos::Todo;
 
 /// Bytes of an unexpected answer that an error shows.
 const MAX_EXCERPT: usize = 200;
@@ -29,6 +30,11 @@ pub(super) enum Shown {
     /// Text of a question to the person.
     Question(String),
     ToolStarted(ToolStart),
+    ToolOutput(ToolOutput),
+    /// What an agent of a running call does.
+    AgentStep(AgentStep),
+    /// The model's todo list as it is now.
+    Todos(Vec<Todo>),
     ToolEnded(ToolEnd),
 }
 
@@ -56,11 +62,39 @@ pub(super) struct ToolEnd {
     pub(super) error: Option<String>,
 }
 
+/// Lines that a running command has printed, or how far another call is.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct ToolOutput {
+    pub(super) id: String,
+    pub(super) text: String,
+}
+
+/// A call of an agent that begins or ends.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct AgentStep {
+    /// The call that started the agent.
+    pub(super) call_id: String,
+    event: String,
+    #[serde(default)]
+    pub(super) tool: String,
+    #[serde(default)]
+    pub(super) argument: Option<String>,
+    #[serde(default)]
+    duration_ms: u64,
+    #[serde(default)]
+    pub(super) chars: usize,
+    #[serde(default)]
+    pub(super) error: Option<String>,
+}
+
 /// The events of `progress: events` that are shown. Others are skipped.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Progress {
     ToolStart(ToolStart),
+    ToolOutput(ToolOutput),
+    Subagent(AgentStep),
+    Todo { todos: Vec<Todo> },
     ToolEnd(ToolEnd),
     Approval(Asked),
     Question(Asked),
@@ -143,9 +177,13 @@ impl Answer {
                 self.asked.clear();
                 self.question_was_told = false;
             }
+            Progress::ToolOutput(_) | Progress::Subagent(_) | Progress::Todo { .. } => {}
         }
         match event {
             Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
+            Progress::ToolOutput(output) => Some(Shown::ToolOutput(output)),
+            Progress::Subagent(step) if step.is_of_tool() => Some(Shown::AgentStep(step)),
+            Progress::Todo { todos } => Some(Shown::Todos(todos)),
             Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
             _ => None,
         }
@@ -177,6 +215,20 @@ impl Answer {
             }
             Some(FinishReason::Stop) => Ok(Ending::Stopped),
         }
+    }
+}
+
+impl AgentStep {
+    fn is_of_tool(&self) -> bool {
+        matches!(self.event.as_str(), "tool_start" | "tool_end")
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.event == "tool_end"
+    }
+
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_millis(self.duration_ms)
     }
 }
 

@@ -1,23 +1,33 @@
 //! Writes the progress of a turn to stderr: a spinner on a terminal, plain lines elsewhere.
 
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
 use rustix::termios::tcgetwinsize;
 use tokio::time::Instant;
 
-use super::answer::{ToolEnd, ToolStart};
-use super::control_characters::in_one_line;
+use super::answer::{AgentStep, ToolEnd, ToolOutput, ToolStart};
+use super::control_characters::{in_one_line, shown};
 use super::output::to_stderr;
 use crate::commands::style::are_escapes_wanted;
 use crate::config::environment::Variables;
 use crate::progress_lines;
+use crate::tools::todos::{Todo, checklist};
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 const CYAN: &str = "\x1b[36m";
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
+const FAINT: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 /// Clears the line with the cursor, and moves to its start.
 const CLEAR_LINE: &str = "\r\x1b[K";
+
+/// The last lines of a running command that are drawn above the spinner.
+const DRAWN_LINES: usize = 6;
+/// Stands in front of them, and of what belongs to a call elsewhere.
+const INDENT: &str = "  ";
 
 /// Of a terminal that does not tell its width.
 const USUAL_WIDTH: usize = 80;
@@ -38,7 +48,8 @@ pub(super) struct Progress {
     /// When something was shown last.
     last_shown: Instant,
     frame: usize,
-    is_drawn: bool,
+    /// How many lines are drawn that the next drawing takes away.
+    drawn: usize,
 }
 
 #[derive(Debug)]
@@ -46,6 +57,10 @@ struct Running {
     id: String,
     label: String,
     since: Instant,
+    /// The last lines that it has printed, or the steps of its agent.
+    lines: VecDeque<String>,
+    /// What its agent does now.
+    step: Option<String>,
 }
 
 impl ProgressStyle {
@@ -60,7 +75,7 @@ impl ProgressStyle {
 
 impl Progress {
     pub(super) fn new(style: ProgressStyle) -> Self {
-        Self { style, running: Vec::new(), last_shown: Instant::now(), frame: 0, is_drawn: false }
+        Self { style, running: Vec::new(), last_shown: Instant::now(), frame: 0, drawn: 0 }
     }
 
     pub(super) fn style(&self) -> ProgressStyle {
@@ -74,7 +89,60 @@ impl Progress {
         }
         let label = format!("{tool} {argument}");
         let since = Instant::now();
-        self.running.push(Running { id: start.id.clone(), label, since });
+        let id = start.id.clone();
+        self.running.push(Running { id, label, since, lines: VecDeque::new(), step: None });
+    }
+
+    /// A running command has printed something. The last lines of it stand above the spinner until it
+    /// ends; where there is none they are written as they come.
+    pub(super) fn printed(&mut self, output: &ToolOutput) {
+        for line in shown(&output.text).lines() {
+            self.add_line(&output.id, line.to_owned());
+        }
+    }
+
+    /// An agent of a running call has begun or ended a call of its own.
+    pub(super) fn agent_step(&mut self, step: &AgentStep) {
+        let (tool, argument) = subject(&step.tool, step.argument.as_deref());
+        let line = if step.has_ended() {
+            let error = step.error.as_deref().map(in_one_line);
+            let cost = (step.duration(), step.chars);
+            progress_lines::ended(&tool, &argument, cost, error.as_deref())
+        } else {
+            let now = progress_lines::subject(&tool, &argument);
+            if let Some(running) = self.running_call(&step.call_id) {
+                running.step = Some(now);
+            }
+            progress_lines::started(&tool, &argument)
+        };
+        self.add_line(&step.call_id, line.trim_end().to_owned());
+    }
+
+    /// The model has written its todo list.
+    pub(super) fn todos(&mut self, todos: &[Todo]) {
+        if self.style == ProgressStyle::Quiet {
+            return;
+        }
+        self.clear();
+        for line in shown(&checklist(todos)).lines() {
+            to_stderr(&format!("{INDENT}{line}\n"));
+        }
+    }
+
+    fn add_line(&mut self, id: &str, line: String) {
+        if self.style == ProgressStyle::Lines {
+            to_stderr(&format!("{INDENT}{line}\n"));
+        }
+        if let Some(running) = self.running_call(id) {
+            running.lines.push_back(line);
+            if DRAWN_LINES < running.lines.len() {
+                running.lines.pop_front();
+            }
+        }
+    }
+
+    fn running_call(&mut self, id: &str) -> Option<&mut Running> {
+        self.running.iter_mut().find(|running| running.id == id)
     }
 
     pub(super) fn ended(&mut self, end: &ToolEnd) {
@@ -105,21 +173,34 @@ impl Progress {
             return;
         }
         self.frame = (self.frame + 1) % FRAMES.len();
-        self.is_drawn = true;
-        let line = spinner_line(FRAMES[self.frame], &self.label(), width());
-        to_stderr(&format!("{CLEAR_LINE}{}", coloured(&line, CYAN)));
+        let width = width();
+        let mut drawing = cleared(self.drawn.max(1));
+        let lines = self.running.iter().find(|running| !running.lines.is_empty());
+        let lines = lines.map(|running| &running.lines).into_iter().flatten();
+        self.drawn = 1;
+        for line in lines {
+            let line = fitting(line, width.saturating_sub(INDENT.len() + 1));
+            _ = writeln!(drawing, "{INDENT}{FAINT}{line}{RESET}");
+            self.drawn += 1;
+        }
+        let line = spinner_line(FRAMES[self.frame], &self.label(), width);
+        to_stderr(&format!("{drawing}{}", coloured(&line, CYAN)));
     }
 
     pub(super) fn clear(&mut self) {
-        if std::mem::take(&mut self.is_drawn) {
-            to_stderr(CLEAR_LINE);
+        let drawn = std::mem::take(&mut self.drawn);
+        if 0 < drawn {
+            to_stderr(&cleared(drawn));
         }
     }
 
     fn label(&self) -> String {
         let (label, since) = match &self.running[..] {
             [] => ("waiting for the model".to_owned(), self.last_shown),
-            [one] => (one.label.clone(), one.since),
+            [one] => match &one.step {
+                Some(step) => (format!("{} · {step}", one.label), one.since),
+                None => (one.label.clone(), one.since),
+            },
             [first, others @ ..] => {
                 (format!("{} and {} more", first.label, others.len()), first.since)
             }
@@ -141,18 +222,32 @@ fn coloured(line: &str, colour: &str) -> String {
 
 /// The spinner's line. A line that wraps could not be cleared, so it is cut to the width.
 fn spinner_line(frame: char, label: &str, width: usize) -> String {
-    let mut line = format!("{frame} ");
-    // The terminal may show a character beyond ASCII two columns wide.
-    let mut left = width.saturating_sub(3);
-    for c in label.chars() {
-        let columns = if c.is_ascii() { 1 } else { 2 };
-        if left < columns {
+    format!("{frame} {}", fitting(label, width.saturating_sub(3)))
+}
+
+/// The beginning of a text that fits into so many columns.
+fn fitting(text: &str, mut columns: usize) -> String {
+    let mut fitting = String::new();
+    for c in text.chars() {
+        // The terminal may show a character beyond ASCII two columns wide.
+        let wide = match c {
+            '\t' => 8,
+            c if c.is_ascii() => 1,
+            _ => 2,
+        };
+        if columns < wide {
             break;
         }
-        left -= columns;
-        line.push(c);
+        columns -= wide;
+        fitting.push(c);
     }
-    line
+    fitting
+}
+
+/// Clears so many lines, and leaves the cursor at the start of the first. It stands on the last.
+fn cleared(lines: usize) -> String {
+    let above = format!("\x1b[A{CLEAR_LINE}").repeat(lines - 1);
+    format!("{CLEAR_LINE}{above}")
 }
 
 fn width() -> usize {

@@ -54,7 +54,8 @@ pub(super) async fn read(expected: Expected) -> Result<Option<String>, AskError>
     }
 }
 
-async fn read_line() -> Result<Option<String>, AskError> {
+/// The next line as it was typed; `None` at the end of the input.
+pub(super) async fn read_line() -> Result<Option<String>, AskError> {
     let reading = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().read_line(&mut line).map(|length| (length > 0).then_some(line))

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use super::answer::Shown;
 use super::control_characters::shown;
+use super::markdown::MarkdownText;
 use super::output::{Stdout, to_stderr};
 use super::progress::{Progress, ProgressStyle};
+use crate::commands::style::are_escapes_wanted;
 use crate::config::environment::Variables;
 
 /// The time between two frames of the spinner.
@@ -27,6 +29,9 @@ pub(super) struct Screen {
     /// Whether a reply is awaited: then no turn runs.
     awaits_reply: Arc<AtomicBool>,
     progress: Progress,
+    /// The answer and the question, where Markdown is rendered. Elsewhere they go as they are.
+    answer: Option<MarkdownText>,
+    asking: Option<MarkdownText>,
 }
 
 /// Where the next text of the answer belongs.
@@ -51,15 +56,19 @@ enum QuestionText {
 impl Screen {
     pub(super) fn open(quiet: bool, variables: &Variables) -> io::Result<Self> {
         let stderr_is_terminal = io::stderr().is_terminal();
+        let stdout_is_terminal = io::stdout().is_terminal();
+        let escapes = are_escapes_wanted(variables);
         Ok(Self {
             stdout: Stdout::open()?,
-            stdout_is_terminal: io::stdout().is_terminal(),
+            stdout_is_terminal,
             stderr_is_terminal,
             at_line_start: true,
             part: Part::First,
             question: QuestionText::Line,
             awaits_reply: Arc::default(),
             progress: Progress::new(ProgressStyle::choose(quiet, stderr_is_terminal, variables)),
+            answer: (escapes && stdout_is_terminal).then(MarkdownText::default),
+            asking: (escapes && stderr_is_terminal).then(MarkdownText::default),
         })
     }
 
@@ -94,17 +103,29 @@ impl Screen {
             Shown::Text(text) => {
                 self.progress.spoke();
                 if std::mem::replace(&mut self.part, Part::Same) == Part::Next {
-                    self.write("\n\n")?;
+                    self.write_answer("\n\n")?;
                 }
-                self.write(text)?;
+                self.write_answer(text)?;
             }
             Shown::Question(text) => self.question(text),
             Shown::ToolStarted(start) => {
-                self.begin_line();
+                self.begin_line()?;
                 self.progress.started(start);
             }
+            Shown::ToolOutput(output) => {
+                self.begin_line()?;
+                self.progress.printed(output);
+            }
+            Shown::AgentStep(step) => {
+                self.begin_line()?;
+                self.progress.agent_step(step);
+            }
+            Shown::Todos(todos) => {
+                self.begin_line()?;
+                self.progress.todos(todos);
+            }
             Shown::ToolEnded(end) => {
-                self.begin_line();
+                self.begin_line()?;
                 self.progress.ended(end);
             }
         }
@@ -113,6 +134,8 @@ impl Screen {
 
     /// Shows a question to the person, on stderr.
     pub(super) fn question(&mut self, text: &str) {
+        // What stdout does not take, the end of the answer will report.
+        _ = self.flush_answer();
         self.progress.clear();
         self.progress.spoke();
         if self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
@@ -123,12 +146,18 @@ impl Screen {
             let ends_line = text.ends_with('\n');
             self.question = if ends_line { QuestionText::Line } else { QuestionText::Open };
         }
-        to_stderr(&shown(text));
+        match &mut self.asking {
+            Some(markdown) => to_stderr(&markdown.push(text)),
+            None => to_stderr(&shown(text)),
+        }
     }
 
     /// Ends the question's last line.
     pub(super) fn end_question(&mut self) {
         self.progress.clear();
+        if let Some(markdown) = &mut self.asking {
+            to_stderr(&std::mem::take(markdown).flush());
+        }
         if std::mem::replace(&mut self.question, QuestionText::Line) == QuestionText::Open {
             to_stderr("\n");
         }
@@ -161,6 +190,9 @@ impl Screen {
 
     /// Leaves the cursor at the start of a line.
     pub(super) fn end(&mut self) -> io::Result<()> {
+        self.flush_answer()?;
+        self.answer = self.answer.take().map(|_| MarkdownText::default());
+        self.part = Part::First;
         self.progress.clear();
         if self.stdout_is_terminal && !self.at_line_start {
             self.at_line_start = true;
@@ -173,17 +205,45 @@ impl Screen {
         self.progress.style() == ProgressStyle::Spinner
     }
 
+    /// Writes a piece of the answer.
+    fn write_answer(&mut self, text: &str) -> io::Result<()> {
+        match &mut self.answer {
+            Some(markdown) => {
+                let rendered = markdown.push(text);
+                self.write_safe(&rendered)
+            }
+            None => self.write(text),
+        }
+    }
+
+    /// Writes what the rendering of the answer has held back.
+    fn flush_answer(&mut self) -> io::Result<()> {
+        match &mut self.answer {
+            Some(markdown) => {
+                let held = markdown.flush();
+                self.write_safe(&held)
+            }
+            None => Ok(()),
+        }
+    }
+
     fn write(&mut self, text: &str) -> io::Result<()> {
         if !self.stdout_is_terminal {
             return self.stdout.write_all(text.as_bytes());
         }
+        self.write_safe(&shown(text))
+    }
+
+    /// Writes text that may go to a terminal as it is.
+    fn write_safe(&mut self, text: &str) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
         if self.stderr_is_terminal {
             self.progress.clear();
         }
-        if !text.is_empty() {
-            self.at_line_start = text.ends_with('\n');
-        }
-        self.stdout.write_all(shown(text).as_bytes())
+        self.at_line_start = text.ends_with('\n');
+        self.stdout.write_all(text.as_bytes())
     }
 
     fn draw(&mut self) {
@@ -194,11 +254,13 @@ impl Screen {
     }
 
     /// Progress does not continue a line of the answer.
-    fn begin_line(&mut self) {
+    fn begin_line(&mut self) -> io::Result<()> {
+        self.flush_answer()?;
         let is_shown = self.progress.style() != ProgressStyle::Quiet;
         if is_shown && self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
             self.at_line_start = true;
             to_stderr("\n");
         }
+        Ok(())
     }
 }

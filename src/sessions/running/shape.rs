@@ -8,6 +8,8 @@ use crate::sessions::request::Progress;
 #[derive(Clone, Debug)]
 pub(crate) struct Envelope {
     pub(crate) id: String,
+    /// The turn, which its cards name.
+    pub(crate) turn: TurnId,
     /// Seconds since 1970.
     pub(crate) created: u64,
     pub(crate) model: String,
@@ -18,7 +20,8 @@ impl Envelope {
     /// a restart has the same.
     pub(crate) fn of_turn(turn: &TurnId, started_ms: i64, model: String) -> Self {
         let created = u64::try_from(started_ms / 1000).unwrap_or(0);
-        Self { id: CompletionId::of_turn(turn).to_string(), created, model }
+        let id = CompletionId::of_turn(turn).to_string();
+        Self { id, turn: turn.clone(), created, model }
     }
 }
 

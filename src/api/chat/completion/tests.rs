@@ -14,7 +14,12 @@ fn completion(events: Vec<TurnEvent>, body: Option<&Value>, usage: Option<Value>
     for event in events {
         collected.push(event);
     }
-    let envelope = Envelope { id: "ours".to_owned(), created: 1, model: "asked".to_owned() };
+    let envelope = Envelope {
+        id: "ours".to_owned(),
+        turn: TurnId::random(),
+        created: 1,
+        model: "asked".to_owned(),
+    };
     let whole = body.and_then(|body| Chunk::parse_whole(&body.to_string()).unwrap().whole);
     let usage = usage.and_then(|usage| Usage::read(usage.as_object().unwrap().clone()));
     let summary = Summary {

@@ -4,12 +4,18 @@
 //! every exit. It sorts calls and outputs by their order: the calls of a round come first, and
 //! an output never comes within a run of text.
 
+mod running_text;
+
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agent::events::{CallBegan, ToolEnd, ToolStart, TurnEvent};
-use crate::ids::CardId;
+use self::running_text::RunningText;
+use crate::agent::events::{AgentReport, CallBegan, ToolEnd, ToolLine, ToolStart, TurnEvent};
+use crate::ids::{CardId, TurnId};
+use crate::progress_lines;
+use crate::tools::todos::{Todo, checklist};
 
 /// The most that a card shows of an output, in characters, its note included.
 const MAX_OUTPUT: usize = 10_000;
@@ -47,7 +53,11 @@ pub(super) enum Closing {
 /// The cards that are open, in the order in which they were announced.
 #[derive(Clone, Debug)]
 pub(super) struct Cards {
+    /// The turn, which every card names.
+    turn: TurnId,
     open: Vec<Card>,
+    /// How many cards have been announced.
+    announced: usize,
     /// Whether outputs may go out: all calls of the round were announced, and no text goes on.
     takes_outputs: bool,
     next_index: u64,
@@ -60,8 +70,14 @@ struct Card {
     id: CardId,
     /// Of the call; the output has the next one.
     index: u64,
+    /// The id that the model or we gave the call, which tells it from others that run.
+    call_id: Arc<str>,
     tool: Arc<str>,
+    /// The main argument.
+    headline: Arc<str>,
     arguments: Arc<str>,
+    /// What the call has printed so far, or what its agent has done.
+    running: RunningText,
     state: CardState,
 }
 
@@ -77,18 +93,18 @@ enum CardState {
     },
 }
 
-impl Default for Cards {
-    fn default() -> Self {
-        Self { open: Vec::new(), takes_outputs: false, next_index: FIRST_INDEX }
-    }
-}
-
 impl Cards {
+    pub(super) fn new(turn: TurnId) -> Self {
+        Self { turn, open: Vec::new(), announced: 0, takes_outputs: false, next_index: FIRST_INDEX }
+    }
+
     /// What this event changes on the cards.
     pub(super) fn on(&mut self, event: &TurnEvent) -> Vec<Item> {
         match event {
             TurnEvent::CallBegan(began) => vec![self.began(began)],
             TurnEvent::ToolStarted(start) => vec![self.started(start)],
+            TurnEvent::ToolProgress(line) => self.printed(line),
+            TurnEvent::Agent(report) => self.agent_step(report),
             TurnEvent::ToolEnded(end) => self.ended(end),
             TurnEvent::CallsComplete => {
                 self.takes_outputs = true;
@@ -131,10 +147,33 @@ impl Cards {
     fn started(&mut self, start: &ToolStart) -> Item {
         let position = self.open_call(start.slot).unwrap_or_else(|| self.announce(start.slot));
         let card = &mut self.open[position];
+        card.call_id = start.call_id.as_str().into();
         card.tool = start.tool.as_str().into();
+        card.headline = start.headline.as_str().into();
         card.arguments = arguments(start).into();
         card.state = CardState::Executing;
         card.call()
+    }
+
+    /// Shows what a running call has printed. The card's output cannot: with one, a frontend takes
+    /// the call for finished.
+    fn printed(&mut self, line: &ToolLine) -> Vec<Item> {
+        let Some(card) = self.executing(&line.call_id) else { return Vec::new() };
+        card.running.push(&line.text);
+        vec![card.call()]
+    }
+
+    /// Shows what the agent of a running call does.
+    fn agent_step(&mut self, report: &AgentReport) -> Vec<Item> {
+        let Some(card) = self.executing(&report.call_id) else { return Vec::new() };
+        if card.running.push_step(&report.event.step) { vec![card.call()] } else { Vec::new() }
+    }
+
+    fn executing(&mut self, call_id: &str) -> Option<&mut Card> {
+        let is_it = |card: &&mut Card| {
+            &*card.call_id == call_id && matches!(card.state, CardState::Executing)
+        };
+        self.open.iter_mut().find(is_it)
     }
 
     fn ended(&mut self, end: &ToolEnd) -> Vec<Item> {
@@ -142,6 +181,7 @@ impl Cards {
         let position = self.open_call(end.slot).unwrap_or_else(|| {
             let position = self.announce(end.slot);
             self.open[position].tool = end.tool.as_str().into();
+            self.open[position].headline = end.headline.as_str().into();
             items.push(self.open[position].call());
             position
         });
@@ -164,12 +204,16 @@ impl Cards {
         self.next_index += 2;
         self.open.push(Card {
             slot,
-            id: CardId::random(),
+            id: CardId::of_turn(&self.turn, self.announced),
             index,
+            call_id: "".into(),
             tool: "".into(),
+            headline: "".into(),
             arguments: NO_ARGUMENTS.into(),
+            running: RunningText::default(),
             state: CardState::Preparing,
         });
+        self.announced += 1;
         self.open.len() - 1
     }
 
@@ -198,11 +242,42 @@ impl Card {
             "type": "function_call",
             "id": format!("fc_{}", self.id),
             "call_id": self.id.as_str(),
-            "name": &*self.tool,
-            "arguments": &*self.arguments,
+            "name": self.name(),
+            "arguments": self.input(),
+            // What the frontend sends back: a name that every provider takes.
+            "provider_function": { "name": &*self.tool, "arguments": &*self.arguments },
             "status": status,
         });
         Item { output_index: self.index, item }
+    }
+
+    /// The tool, its main argument, and what its agent does now.
+    fn name(&self) -> String {
+        let name = progress_lines::subject(&self.tool, &self.headline);
+        match (&self.state, self.running.step()) {
+            (CardState::Executing, Some(step)) => format!("{name} · {step}"),
+            _ => name,
+        }
+    }
+
+    /// What stands under the card's heading "Input": the arguments, or what people rather read.
+    fn input(&self) -> String {
+        if let Some(todos) = todos(&self.arguments).filter(|todos| !todos.is_empty()) {
+            return checklist(&todos);
+        }
+        match (&self.state, self.running.text()) {
+            (CardState::Executing, Some(text)) => format!("{}\n\n{text}", self.heading()),
+            _ => (*self.arguments).to_owned(),
+        }
+    }
+
+    /// What runs, as text that no frontend takes for JSON.
+    fn heading(&self) -> String {
+        let arguments = serde_json::from_str::<Value>(&self.arguments).unwrap_or_default();
+        match arguments["command"].as_str() {
+            Some(command) => format!("$ {command}"),
+            None => format!("{}:", progress_lines::subject(&self.tool, &self.headline)),
+        }
     }
 
     fn output(&self) -> Item {
@@ -220,6 +295,18 @@ impl Card {
         });
         Item { output_index: self.index + 1, item }
     }
+}
+
+/// The todo list in the arguments of a call that writes one.
+fn todos(arguments: &str) -> Option<Vec<Todo>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Arguments {
+        todos: Vec<Todo>,
+    }
+    let is_possible = arguments.contains("\"todos\"");
+    let arguments: Arguments = is_possible.then(|| serde_json::from_str(arguments).ok())??;
+    Some(arguments.todos)
 }
 
 /// The arguments, or the main one alone where they are too long or not kept.

@@ -11,7 +11,8 @@ use crate::openai::chunk::{FinishReason, RawMembers};
 use crate::tools::question::QuestionOption;
 
 fn encoder(progress: Progress) -> Encoder {
-    let envelope = Envelope { id: "id".to_owned(), created: 1, model: "m".to_owned() };
+    let envelope =
+        Envelope { id: "id".to_owned(), turn: TurnId::random(), created: 1, model: "m".to_owned() };
     Encoder::new(&envelope, progress, false)
 }
 
@@ -135,7 +136,7 @@ fn an_item_of_a_card_is_beside_an_empty_delta() {
     assert!(item["output_index"].as_u64() > Some(100_000));
     let call = &item["item"];
     assert_eq!(call["type"], "function_call");
-    assert_eq!((&call["name"], &call["status"]), (&json!("Read"), &json!("completed")));
+    assert_eq!((&call["name"], &call["status"]), (&json!("Read a.rs"), &json!("completed")));
     assert!(call["call_id"].as_str().unwrap().starts_with("card_"), "{call}");
     assert!(item.get("event").is_none());
 }

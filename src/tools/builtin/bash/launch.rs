@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Call};
@@ -22,15 +23,23 @@ use crate::permissions::{Lacked, OpenedCommand, Permit, SecondRun};
 use crate::processes::confinement::Confinement;
 use crate::processes::sandbox::Confined;
 use crate::processes::{
-    Command, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError, Runner,
-    Running, StopReason,
+    Command, CommandOutput, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError,
+    Runner, Running, StopReason,
 };
+use crate::tools::call_progress::CallProgress;
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::workspace::Workspace;
 
 /// A command that writes more than this is ended.
 const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// A person sees the output grow, and a frontend redraws the whole of it each time.
+const TELLING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most of the output that is told at once, in bytes. The last lines are what a person looks
+/// for.
+const MAX_TOLD: usize = 2_000;
 
 /// How often a command is started under which files of the workspace are exchanged. Nothing of it
 /// has run then. The views of later starts are of the files as they are then.
@@ -66,7 +75,10 @@ impl Launch<'_> {
         let mut starts = 1;
         let (mut running, in_time) = loop {
             let mut running = self.spawn(keep.clone())?;
-            let in_time = timeout(self.time, ended(&mut running, cancelled)).await;
+            let output = running.control().output().clone();
+            let in_time = ended(&mut running, cancelled);
+            let in_time = while_told(in_time, &output, &self.context.progress);
+            let in_time = timeout(self.time, in_time).await;
             let is_exchanged = matches!(in_time, Ok(Err(RunError::Exchanged)));
             if !is_exchanged || cancelled.is_cancelled() || MAX_STARTS <= starts {
                 break (running, in_time);
@@ -274,6 +286,28 @@ impl Launch<'_> {
 
     fn max_chars(&self) -> usize {
         self.context.max_chars.unwrap_or(MAX_CHARACTERS)
+    }
+}
+
+/// Waits, and tells meanwhile what the command prints.
+async fn while_told<T>(
+    wait: impl Future<Output = T>,
+    output: &CommandOutput,
+    progress: &CallProgress,
+) -> T {
+    let mut wait = pin!(wait);
+    let mut told = 0;
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut wait => return done,
+            () = sleep(TELLING_INTERVAL) => {}
+        }
+        let (lines, end) = output.lines_since(told, MAX_TOLD);
+        told = end;
+        if !lines.is_empty() {
+            progress.tell(lines);
+        }
     }
 }
 

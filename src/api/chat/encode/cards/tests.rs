@@ -49,7 +49,7 @@ fn words(items: &[Item]) -> Vec<String> {
 
 #[track_caller]
 fn check(events: &[TurnEvent], closing: Closing, expected: &[&str]) {
-    let mut cards = Cards::default();
+    let mut cards = Cards::new(TurnId::random());
     let mut items: Vec<Item> = events.iter().flat_map(|event| cards.on(event)).collect();
     items.extend(cards.close(closing));
     assert_eq!(words(&items), expected);
@@ -139,7 +139,7 @@ fn a_call_that_is_refused_at_once_is_announced_first() {
 
 #[test]
 fn a_second_attempt_goes_on_with_the_card_of_the_first() {
-    let mut cards = Cards::default();
+    let mut cards = Cards::new(TurnId::random());
     let ids: HashSet<String> = [began(0), began(0), started(0, None)]
         .iter()
         .flat_map(|event| cards.on(event))
@@ -240,7 +240,7 @@ proptest! {
             Just(Closing::Round), Just(Closing::Failure), Just(Closing::Waiting)
         ],
     ) {
-        let mut cards = Cards::default();
+        let mut cards = Cards::new(TurnId::random());
         let mut items: Vec<Item> = events.iter().flat_map(|event| cards.on(event)).collect();
         items.extend(cards.close(why));
 
@@ -264,7 +264,7 @@ proptest! {
 
     #[test]
     fn no_output_comes_before_a_call_of_its_round_or_within_a_text(events in real_turn()) {
-        let mut cards = Cards::default();
+        let mut cards = Cards::new(TurnId::random());
         let (mut announced, mut has_output, mut speaks) = (HashSet::new(), false, false);
         for event in &events {
             if matches!(event, TurnEvent::RoundStarted(_)) {
