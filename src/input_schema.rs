@@ -4,10 +4,14 @@
 mod budget;
 mod flatten;
 mod foreign;
+mod keywords;
+mod mend;
 mod normalise;
 mod patterns;
+mod references;
 mod report;
 mod simplified;
+mod unrolled;
 mod visible;
 
 use jsonschema::{PatternOptions, Validator};
@@ -17,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub(crate) use self::budget::SchemaBudget;
-use self::foreign::Expanded;
+use self::foreign::ExpandedSchema;
 pub(crate) use self::foreign::SchemaFault;
 use self::normalise::Conventions;
 use self::patterns::MAX_PATTERN_BYTES;
@@ -31,10 +35,24 @@ pub(crate) struct InputSchema {
     advertised: Value,
     validator: Validator,
     aliases: PropertyAliases,
-    /// The whole schema of a foreign tool, without references. `None`: the advertised one is
-    /// whole.
-    whole: Option<Value>,
+    /// The whole schema of a foreign tool. `None`: the advertised one is whole.
+    foreign: Option<ForeignSchema>,
 }
+
+/// The schema of somebody else's tool.
+#[derive(Debug)]
+struct ForeignSchema {
+    /// Its references lead only to what refers to itself.
+    whole: Value,
+    /// How many schemas may look at the same value again, for each level of nested arguments.
+    branches: usize,
+    /// What of it is not used, in words.
+    left_out: Vec<String>,
+}
+
+/// How many schemas may look at the values of one call. There are more only where a schema refers
+/// to itself in several ways at once: the server then judges alone.
+const MAX_LOOKS: usize = 1 << 20;
 
 /// Why arguments were refused. The text is for the model.
 #[derive(Debug, thiserror::Error)]
@@ -60,30 +78,35 @@ impl InputSchema {
             .with_pattern_options(PatternOptions::regex())
             .build(&advertised)
             .expect("the schema of an input type compiles");
-        Self { advertised, validator, aliases, whole: None }
+        Self { advertised, validator, aliases, foreign: None }
     }
 
     /// Takes the schema of somebody else's tool. A simpler form is advertised, which every
     /// provider's translation keeps, with `clean` texts; arguments are validated against the schema
-    /// as it is. What it takes comes out of the budget, also when it is refused after all.
+    /// as it is, without what cannot be used. What it takes comes out of the budget, also when it
+    /// is refused after all.
     pub(crate) fn foreign(
         schema: &Value,
         clean: &dyn Fn(&str) -> String,
         budget: &mut SchemaBudget,
     ) -> Result<Self, SchemaFault> {
-        let Expanded { schema: whole, size, patterns } = foreign::expanded(schema)?;
+        let ExpandedSchema { schema: mut whole, size, mut left_out, branches } =
+            foreign::expanded(schema)?;
         budget.take(size)?;
-        patterns::take(&patterns, budget)?;
-        let patterns =
-            PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
-        let validator = jsonschema::options()
-            .offline()
-            .with_pattern_options(patterns)
-            .build(&whole)
-            .map_err(|error| SchemaFault::Invalid(report::schema_fault(&error)))?;
-        let mut advertised = simplified::simplified(&whole);
+        left_out.extend(patterns::keep_usable(&mut whole, budget)?);
+        let validator = foreign_validator(&whole).unwrap_or_else(|error| {
+            left_out.push(format!("all that forbids something: {error}"));
+            foreign_validator(&Value::Bool(true)).expect("a schema without keywords compiles")
+        });
+        let mut advertised = simplified::simplified(&unrolled::unrolled(&whole));
         visible::make_visible(&mut advertised, clean)?;
-        Ok(Self { advertised, validator, aliases: &[], whole: Some(whole) })
+        let foreign = ForeignSchema { whole, branches, left_out };
+        Ok(Self { advertised, validator, aliases: &[], foreign: Some(foreign) })
+    }
+
+    /// What of somebody else's schema is not used, in words.
+    pub(crate) fn left_out(&self) -> &[String] {
+        self.foreign.as_ref().map_or(&[], |foreign| &foreign.left_out)
     }
 
     pub(crate) fn advertised(&self) -> &Value {
@@ -97,16 +120,45 @@ impl InputSchema {
         };
         rename(&mut arguments, self.aliases);
         let mut arguments = Value::Object(arguments);
-        let unknown = match &self.whole {
+        let unknown = match &self.foreign {
             None => normalise::normalise(&self.advertised, &mut arguments, Conventions::Ours),
-            Some(whole) => normalise::normalise(whole, &mut arguments, Conventions::Foreign),
+            Some(foreign) => {
+                normalise::normalise(&foreign.whole, &mut arguments, Conventions::Foreign)
+            }
         };
+        if self.foreign.as_ref().is_some_and(|foreign| !foreign.can_validate(&arguments)) {
+            return Ok((arguments, report::ignored(&unknown)));
+        }
         let complaint = report::complaint(self.validator.iter_errors(&arguments));
         match complaint {
             None => Ok((arguments, report::ignored(&unknown))),
             Some(complaint) => Err(InvalidInput(complaint)),
         }
     }
+}
+
+impl ForeignSchema {
+    /// Whether the validation of these arguments ends in time.
+    fn can_validate(&self, arguments: &Value) -> bool {
+        let depth = u32::try_from(depth_of(arguments)).unwrap_or(u32::MAX);
+        self.branches.checked_pow(depth).is_some_and(|looks| looks <= MAX_LOOKS)
+    }
+}
+
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or_default(),
+        Value::Object(members) => 1 + members.values().map(depth_of).max().unwrap_or_default(),
+        _ => 0,
+    }
+}
+
+/// The error says what does not compile.
+fn foreign_validator(schema: &Value) -> Result<Validator, String> {
+    let patterns =
+        PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
+    let options = jsonschema::options().offline().with_pattern_options(patterns);
+    options.build(schema).map_err(|error| report::schema_fault(&error))
 }
 
 /// Decodes valid arguments. This still fails for values that a schema cannot exclude, such as
@@ -432,10 +484,82 @@ mod tests {
         }
         for pattern in ["(a)\\1", "(?=a)b", "((a{1000}){1000}){1000}", "("] {
             let schema = json!({ "properties": { "p": { "pattern": pattern } } });
-            let fault = foreign(&schema).unwrap_err().to_string();
-            assert!(fault.starts_with("its input schema does not compile: "), "{fault}");
-            assert!(fault.len() < 300, "{fault}");
+            let schema = foreign(&schema).unwrap();
+            assert_eq!(schema.left_out().len(), 1, "{pattern}");
+            assert_eq!(schema.advertised()["properties"]["p"], json!({ "type": "string" }));
+            assert!(schema.accept(json!({ "p": "anything" })).is_ok());
         }
+    }
+
+    #[test]
+    fn outside_01_a_tree_is_advertised_some_levels_deep_and_validated_whole() {
+        let node = json!({
+            "type": "object", "required": ["name"], "additionalProperties": false,
+            "properties": {
+                "name": { "type": "string" }, "size": { "type": "integer" },
+                "children": { "type": "array", "items": { "$ref": "#/$defs/node" } },
+            },
+        });
+        let schema = foreign(&json!({
+            "type": "object", "properties": { "tree": { "$ref": "#/$defs/node" } },
+            "$defs": { "node": node },
+        }))
+        .unwrap();
+        let shown = schema.advertised().to_string();
+        assert_eq!(shown.matches("\"size\"").count(), 3, "{shown}");
+        let tree = |deepest: Value| {
+            let deep = (0..20).fold(
+                deepest,
+                |inner, level| json!({ "name": level.to_string(), "children": [inner] }),
+            );
+            json!({ "tree": deep })
+        };
+        let good = tree(json!({ "name": "x", "size": 3 }));
+        assert_eq!(schema.accept(good.clone()).unwrap(), (good, vec![]));
+        let as_models_write = tree(json!({ "name": "x", "size": "3" }));
+        assert_eq!(
+            schema.accept(as_models_write).unwrap().0,
+            tree(json!({ "name": "x", "size": 3 }))
+        );
+        assert!(schema.accept(tree(json!({ "size": 3 }))).is_err());
+    }
+
+    #[test]
+    fn m5_what_refers_to_itself_in_many_ways_takes_no_longer_than_it_may() {
+        let filter = json!({ "anyOf": [
+            { "properties": { "and": { "$ref": "#/$defs/f" }, "x": { "const": 1 } }, "required": ["x"] },
+            { "properties": { "and": { "$ref": "#/$defs/f" }, "y": { "const": 1 } }, "required": ["y"] },
+            { "properties": { "and": { "$ref": "#/$defs/f" }, "z": { "const": 1 } }, "required": ["z"] },
+        ] });
+        let schema = foreign(&json!({
+            "properties": { "f": { "$ref": "#/$defs/f" } }, "$defs": { "f": filter },
+        }))
+        .unwrap();
+        let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({ "and": inner }));
+        assert!(schema.accept(json!({ "f": nested(3) })).is_err());
+        let deep = json!({ "f": nested(90) });
+        assert_eq!(schema.accept(deep.clone()).unwrap().0, deep);
+    }
+
+    #[test]
+    fn outside_03_to_05_a_keyword_that_cannot_be_used_is_left_out_and_its_tool_is_not() {
+        let schema = foreign(&json!({
+            "type": "object",
+            "properties": {
+                "email": { "type": "string", "pattern": "^(?!\\.)[^@]+@[^@]+$" },
+                "none": { "type": "object", "properties": [] },
+                "limit": { "type": "integer", "minimum": 0, "exclusiveMinimum": true },
+                "kind": { "type": "string", "enum": null, "description": null },
+                "else": { "$ref": "https://example.com/schema.json" },
+            },
+            "required": null, "additionalProperties": null, "$defs": [],
+        }))
+        .unwrap();
+        let arguments =
+            json!({ "email": "a@b", "none": { "x": 1 }, "limit": 1, "kind": "x", "else": [1] });
+        assert_eq!(schema.accept(arguments.clone()).unwrap(), (arguments, vec![]));
+        assert!(schema.accept(json!({ "limit": 0 })).is_err());
+        assert_eq!(schema.left_out().len(), 2, "{:?}", schema.left_out());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

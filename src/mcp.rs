@@ -1,7 +1,8 @@
 //! Runs the operator's MCP servers and calls their tools.
 //!
 //! Each server has a task of its own ([`server`]), so one that hangs or dies leaves the others
-//! alone. Only [`client`], [`connection`] and [`streamable_http`] know rmcp. What a server says is
+//! alone. Only [`client`], [`connection`], [`http_post`],
+//! [`waiting_requests`] and [`streamable_http`] know rmcp. What a server says is
 //! untrusted: its lists are bounded and looked at ([`definitions`], [`names`]), what it was first
 //! seen to offer is remembered ([`pins`]), and its words are data.
 
@@ -10,6 +11,8 @@ mod client;
 mod configured;
 mod connection;
 mod definitions;
+mod http_post;
+mod last_words;
 mod launcher;
 mod lines;
 mod mended;
@@ -28,7 +31,9 @@ mod settings;
 mod streamable_http;
 #[cfg(test)]
 mod tests;
+mod waiting_requests;
 mod workspace_file;
+mod written_server;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -52,7 +57,7 @@ pub(crate) use self::launcher::{McpLauncher, McpSandboxes};
 pub(crate) use self::offers::{McpPrompt, McpResource};
 pub(crate) use self::owner::TrustedFile;
 use self::pins::{PinFile, Pins};
-pub(crate) use self::server::McpState;
+pub(crate) use self::server::{IncompleteTool, McpState};
 use self::server::{Offers, REVOKED, Server, ServerServices, Status};
 use self::settings::PinPolicy;
 pub(crate) use self::settings::{McpScope, McpSettings};
@@ -115,6 +120,8 @@ pub(crate) struct McpServerStatus {
     pub(crate) version: Option<String>,
     pub(crate) tools: usize,
     pub(crate) withheld: Vec<WithheldTool>,
+    /// Tools that are offered without something of their schemas.
+    pub(crate) incomplete: Vec<IncompleteTool>,
     pub(crate) started_in: Option<Duration>,
     /// For whom a process or session of it is.
     pub(crate) scope: McpScope,
@@ -284,6 +291,7 @@ impl McpServers {
                 version: now.offers.facts.version.clone(),
                 tools: tools.len(),
                 withheld,
+                incomplete: now.offers.incomplete_tools(),
                 started_in: now.started_in,
                 scope: server.settings.scope,
             }

@@ -51,9 +51,9 @@ mod tree;
 pub(crate) mod worker;
 
 pub(crate) use command_state::{EndCause, StopReason};
-pub(crate) use environment::{Environment, is_forbidden};
+pub(crate) use environment::{Environment, is_forbidden, is_forbidden_to_server};
 pub(crate) use kernel::{execute, take_descriptor};
-pub(crate) use last_words::LastWords;
+pub(crate) use last_words::{LastWords, StderrTail};
 pub(crate) use orphans::{
     KeptAlive, adopt_orphans, end_supervisors, kill_stranded_bubblewraps, watch_orphans,
 };

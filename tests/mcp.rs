@@ -6,7 +6,9 @@ mod definitions;
 mod failures;
 pub(crate) mod installed;
 mod keys;
+mod outside;
 mod permissions;
+mod public;
 mod real;
 
 use std::fs;

@@ -174,7 +174,7 @@ const REASONING_CONTENT: &str = "reasoning_content";
 /// takes an empty one out.
 pub(crate) fn fill_reasoning(message: &mut Value, filler: Option<&str>) {
     let Some(members) = message.as_object_mut() else { return };
-    if !members.get(REASONING_CONTENT).is_none_or(is_blank) {
+    if !members.get(REASONING_CONTENT).is_none_or(has_no_text) {
         return;
     }
     match filler {
@@ -191,17 +191,17 @@ pub(crate) fn with_reasoning(message: &RawValue, filler: &str) -> Option<Box<Raw
     }
     let mut members: IndexMap<String, Box<RawValue>> = serde_json::from_str(message.get()).ok()?;
     let known = members.get(REASONING_CONTENT).map(|known| serde_json::from_str(known.get()));
-    if known.is_some_and(|known| known.is_ok_and(|known| !is_blank(&known))) {
+    if known.is_some_and(|known| known.is_ok_and(|known| !has_no_text(&known))) {
         return None;
     }
     members.insert(REASONING_CONTENT.to_owned(), to_raw_value(filler).ok()?);
     to_raw_value(&members).ok()
 }
 
-fn is_blank(value: &Value) -> bool {
+fn has_no_text(value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::String(text) => text.trim().is_empty(),
+        Value::String(text) => is_blank(text),
         _ => false,
     }
 }

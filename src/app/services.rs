@@ -258,7 +258,8 @@ fn mcp_launcher(config: &Config, runner: &Runner) -> McpLauncher {
         },
     };
     let workspace = config.server.workspace.clone();
-    McpLauncher { runner: runner.clone(), sandboxes, workspace }
+    let kept = state_dir::mcp(&config.server.state_dir);
+    McpLauncher { runner: runner.clone(), sandboxes, workspace, kept }
 }
 
 /// `known` are all tools, enabled or not, because a rule may name any of them.

@@ -140,6 +140,11 @@ pub(crate) fn sessions(path: &Path) -> PathBuf {
     path.join("sessions")
 }
 
+/// The directories that MCP servers keep.
+pub(crate) fn mcp(path: &Path) -> PathBuf {
+    path.join("mcp")
+}
+
 /// The list of what stands for missing files in workspaces while commands run.
 pub(crate) fn placeholders(path: &Path) -> PathBuf {
     path.join("placeholders")

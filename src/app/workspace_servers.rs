@@ -14,7 +14,12 @@ pub(crate) fn named_in(
     environment: &Environment,
 ) -> Result<Option<Vec<WorkspaceServer>>, String> {
     let Some(text) = file.text.as_ref().map_err(String::clone)? else { return Ok(None) };
-    let variable = |name: &str| environment.variable(name).map(str::to_owned);
+    let workspace = file.path.parent().map(|workspace| workspace.display().to_string());
+    let variable = |name: &str| match name {
+        "workspaceFolder" | "workspaceRoot" | "CLAUDE_PROJECT_DIR" => workspace.clone(),
+        "userHome" => environment.variable("HOME").map(str::to_owned),
+        name => environment.variable(name).map(str::to_owned),
+    };
     servers_of(text, &variable).map(Some)
 }
 

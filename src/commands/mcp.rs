@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::flags::ConfigFlag;
+use super::flags::ServeFlags;
 use super::signals::{Outcome, run_to_outcome};
 use super::{Failure, print, say};
 use crate::app::services::Services;
@@ -31,22 +31,23 @@ pub(crate) struct AcceptFlags {
     /// Its name under [mcp.servers], or in the workspace's .mcp.json
     #[arg(value_name = "SERVER")]
     server: String,
+    // Those that the running server was started with: they say where its files are.
     #[command(flatten)]
-    file: ConfigFlag,
+    flags: ServeFlags,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListFlags {
     #[command(flatten)]
-    file: ConfigFlag,
+    flags: ServeFlags,
 }
 
 pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, Failure> {
-    let (file, only) = match command {
-        Command::Accept(flags) => (&flags.file, Some(flags.server.clone())),
-        Command::List(flags) => (&flags.file, None),
+    let (flags, only) = match command {
+        Command::Accept(accept) => (&accept.flags, Some(accept.server.clone())),
+        Command::List(list) => (&list.flags, None),
     };
-    let loaded = config::load(&file.input(Vec::new(), variables))?;
+    let loaded = config::load(&flags.input(variables))?;
     let services = Services::from_config(&loaded)?;
     state_dir::inspect(&loaded.config.server.state_dir)?;
     run_to_outcome(|stop| async move {
@@ -75,6 +76,9 @@ async fn list(servers: &McpServers) {
         print(&format!("{}: {}{why}\n", server.name, server.state.name()));
         for tool in &server.withheld {
             print(&format!("  {} is not offered: {}\n", tool.own_name, tool.why));
+        }
+        for tool in &server.incomplete {
+            print(&format!("  {} is offered without {}\n", tool.own_name, tool.left_out));
         }
     }
     for tool in servers.snapshot().tools {

@@ -1,34 +1,61 @@
 //! Runs `toolhand tools`: prints what the model is told of the tools.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::flags::ConfigFlag;
-use super::{Failure, print_result};
+use super::flags::ServeFlags;
+use super::signals::{Outcome, run_to_outcome};
+use super::{Failure, print_result, say};
 use crate::app::services::Services;
 use crate::config;
 use crate::config::environment::Variables;
+use crate::mcp::McpState;
 use crate::tools::toolset::Toolset;
+
+/// Longer than any MCP server may take: each has a limit of its own.
+const PATIENCE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
-    /// The definitions as they go upstream
+    /// The definitions as they go upstream, with those of MCP servers, which are started for it
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    file: ConfigFlag,
+    flags: ServeFlags,
 }
 
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {
-    let loaded = config::load(&flags.file.input(Vec::new(), variables))?;
+    let loaded = config::load(&flags.flags.input(variables))?;
     let services = Services::from_config(&loaded)?;
-    let toolset = services.tools.built_in();
-    print_result(&if flags.json { definitions(toolset) } else { descriptions(toolset) })?;
-    Ok(ExitCode::SUCCESS)
+    if !flags.json {
+        print_result(&descriptions(services.tools.built_in()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run_to_outcome(|stop| async move {
+        let defined = stop.run_until_cancelled(definitions(&services)).await;
+        if let Some(servers) = &services.mcp {
+            servers.end().await;
+        }
+        let Some(definitions) = defined else { return Ok(Outcome::Interrupted) };
+        print_result(&definitions)?;
+        Ok(Outcome::Done)
+    })
 }
 
-fn definitions(toolset: &Toolset) -> String {
+/// Those of a request that chooses no workspace.
+async fn definitions(services: &Services) -> String {
+    if let Some(servers) = &services.mcp {
+        servers.start();
+        servers.ready_within(PATIENCE).await;
+        for server in servers.states().iter().filter(|server| server.state != McpState::Ready) {
+            let why = server.state.why().unwrap_or_default();
+            say(&format!("without the MCP server {}: {why}", server.name));
+        }
+    }
+    let snapshot = services.tools.snapshot().await;
+    let toolset = snapshot.in_workspace(None);
     let each: Vec<&str> = toolset.definitions().iter().map(|definition| definition.get()).collect();
     format!("[{}]\n", each.join(","))
 }

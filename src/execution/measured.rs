@@ -44,7 +44,8 @@ impl McpCalls {
         let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
         let runner = Runner::new("/proc/self/exe", Environment::allowed([path]), None);
         let sandboxes = McpSandboxes::Off;
-        let launcher = McpLauncher { runner, sandboxes, workspace: directory.to_owned() };
+        let kept = directory.join("kept");
+        let launcher = McpLauncher { runner, sandboxes, workspace: directory.to_owned(), kept };
         let own = OwnEndpoints::new(&"http://127.0.0.1:1/v1".parse().ok()?);
         let servers = McpServers::new(settings, McpReach { launcher, own }, directory);
         servers.start();

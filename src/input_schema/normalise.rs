@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::unrolled::resolved;
+
 /// 2^53. Doubles represent every integer up to this one exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -29,19 +31,21 @@ pub(super) fn normalise(
     arguments: &mut Value,
     conventions: Conventions,
 ) -> Vec<String> {
-    let mut walk = Walk { conventions, unknown: Vec::new() };
+    let mut walk = Walk { root: schema, conventions, unknown: Vec::new() };
     walk.convert(schema, arguments, "");
     walk.unknown
 }
 
-struct Walk {
+struct Walk<'a> {
+    /// The whole schema, in which what refers to itself is defined.
+    root: &'a Value,
     conventions: Conventions,
     unknown: Vec<String>,
 }
 
-impl Walk {
+impl Walk<'_> {
     fn convert(&mut self, schema: &Value, value: &mut Value, path: &str) {
-        let schema = only_choice(schema);
+        let schema = resolved(self.root, only_choice(resolved(self.root, schema)));
         if let Some(meant) = value.as_str().and_then(|text| meant_by_text(schema, text)) {
             *value = meant;
         }
@@ -62,7 +66,9 @@ impl Walk {
                 }
             }
             (Some("object"), Value::Object(members)) => {
-                self.convert_members(schema, members, path);
+                if !self.is_any_object(schema, path) {
+                    self.convert_members(schema, members, path);
+                }
             }
             _ => {}
         }
@@ -85,6 +91,14 @@ impl Walk {
         }
     }
 
+    /// Whether an object within somebody else's arguments may be any: they write one that lists
+    /// no properties for that, where a tool without arguments has the same at the top.
+    fn is_any_object(&self, schema: &Value, path: &str) -> bool {
+        let has_none = schema["properties"].as_object().is_some_and(Map::is_empty);
+        let is_closed = schema["additionalProperties"] == false;
+        self.conventions == Conventions::Foreign && !path.is_empty() && has_none && !is_closed
+    }
+
     fn keep_known(
         &mut self,
         schema: &Value,
@@ -103,7 +117,7 @@ impl Walk {
                 return takes_others;
             };
             let is_none = if is_foreign {
-                value.is_null() && !takes_null(property)
+                value.is_null() && !takes_null(resolved(self.root, property))
             } else {
                 let may_be_empty = || EMPTY_IS_NONE.contains(&name.as_str());
                 value.is_null() || (value.as_str() == Some("") && may_be_empty())

@@ -1,9 +1,14 @@
-//! Bounds the memory and the time that the patterns of a schema take when they are compiled.
+//! Bounds the memory and the time that the patterns of a schema take when they are compiled, and
+//! leaves out those that take more, or that are of another kind.
+
+use std::collections::HashSet;
 
 use regex_automata::meta::{Builder, Config};
+use serde_json::{Map, Value};
 
 use super::budget::SchemaBudget;
 use super::foreign::SchemaFault;
+use super::keywords;
 use crate::text;
 
 /// The most memory of one compiled pattern. `^\S{1,200}$` fits.
@@ -25,29 +30,90 @@ const MAX_REWRITTEN: usize = 64;
 const PATTERN_SIZE: usize = 4 << 10;
 const SIZE_PER_BYTE: usize = 64;
 
-/// Takes what the patterns need from the budget, before they are compiled for good.
-pub(super) fn take(patterns: &[&str], budget: &mut SchemaBudget) -> Result<(), SchemaFault> {
-    let mut together = 0;
-    for pattern in patterns {
-        together += take_one(pattern, budget)?;
-        if MAX_TOGETHER < together {
-            return Err(SchemaFault::Patterns);
-        }
+/// Different patterns in one schema.
+const MAX_PATTERNS: usize = 64;
+
+/// Takes the patterns out of a schema that cannot be compiled within the limits, and what the
+/// others need from the budget. Returns what was taken out, in words. The server itself judges by
+/// its patterns.
+pub(super) fn keep_usable(
+    schema: &mut Value,
+    budget: &mut SchemaBudget,
+) -> Result<Vec<String>, SchemaFault> {
+    let mut usable: HashSet<String> = HashSet::new();
+    let mut unusable: HashSet<String> = HashSet::new();
+    let (mut left_out, mut together) = (Vec::new(), 0);
+    for pattern in all_in(schema) {
+        let size = match pattern_size(&pattern, budget)? {
+            Ok(size) if together + size <= MAX_TOGETHER && usable.len() < MAX_PATTERNS => size,
+            Ok(_) => {
+                left_out.push(left_out_line(&pattern, "is one of too many"));
+                unusable.insert(pattern);
+                continue;
+            }
+            Err(why) => {
+                left_out.push(left_out_line(&pattern, why));
+                unusable.insert(pattern);
+                continue;
+            }
+        };
+        together += size;
+        usable.insert(pattern);
     }
-    Ok(())
+    if !unusable.is_empty() {
+        keywords::change_each(schema, &mut |members| drop_patterns(members, &unusable));
+    }
+    Ok(left_out)
 }
 
-/// The memory of one compiled pattern.
-fn take_one(pattern: &str, budget: &mut SchemaBudget) -> Result<usize, SchemaFault> {
-    let fault = |why: &str| {
-        SchemaFault::Invalid(format!("the pattern \"{}\" {why}", text::quoted_name(pattern)))
-    };
+/// The patterns of a schema, each once.
+fn all_in(schema: &Value) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    keywords::for_each(schema, &mut |members| {
+        let by_pattern = members.get("patternProperties").and_then(Value::as_object);
+        let names = by_pattern.into_iter().flatten().map(|(name, _)| name.as_str());
+        for pattern in names.chain(members.get("pattern").and_then(Value::as_str)) {
+            if seen.insert(pattern.to_owned()) {
+                all.push(pattern.to_owned());
+            }
+        }
+    });
+    all
+}
+
+fn drop_patterns(members: &mut Map<String, Value>, unusable: &HashSet<String>) {
+    let has_unusable = |pattern: &Value| pattern.as_str().is_some_and(|it| unusable.contains(it));
+    if members.get("pattern").is_some_and(has_unusable) {
+        members.shift_remove("pattern");
+    }
+    let Some(Value::Object(by_pattern)) = members.get_mut("patternProperties") else { return };
+    let before = by_pattern.len();
+    by_pattern.retain(|pattern, _| !unusable.contains(pattern));
+    if by_pattern.len() < before {
+        // Nobody knows any more which properties are the others.
+        members.shift_remove("additionalProperties");
+        members.shift_remove("unevaluatedProperties");
+    }
+}
+
+fn left_out_line(pattern: &str, why: &str) -> String {
+    format!("the pattern \"{}\", which {why}", text::quoted_name(pattern))
+}
+
+/// The memory of one compiled pattern, or why it is not used. Fails where the server has no
+/// budget left.
+fn pattern_size(
+    pattern: &str,
+    budget: &mut SchemaBudget,
+) -> Result<Result<usize, &'static str>, SchemaFault> {
     if MAX_LENGTH < pattern.len() || MAX_REWRITTEN < rewritten_escapes(pattern) {
-        return Err(fault("is too long"));
+        return Ok(Err("is too long"));
     }
     budget.take(PATTERN_SIZE + SIZE_PER_BYTE * pattern.len())?;
-    let translated = jsonschema_regex::to_rust_regex(pattern);
-    let translated = translated.map_err(|()| fault("is no regular expression"))?;
+    let Ok(translated) = jsonschema_regex::to_rust_regex(pattern) else {
+        return Ok(Err("is no regular expression"));
+    };
     let limits = Config::new()
         .nfa_size_limit(Some(MAX_PATTERN_BYTES))
         .hybrid_cache_capacity(MAX_PATTERN_BYTES);
@@ -55,13 +121,13 @@ fn take_one(pattern: &str, budget: &mut SchemaBudget) -> Result<usize, SchemaFau
         Ok(compiled) => {
             let size = compiled.memory_usage();
             budget.take(size)?;
-            Ok(size)
+            Ok(Ok(size))
         }
         Err(error) if error.size_limit().is_some() => {
             budget.use_up(MAX_PATTERN_BYTES);
-            Err(fault("takes too much memory"))
+            Ok(Err("takes too much memory"))
         }
-        Err(_) => Err(fault("is not supported")),
+        Err(_) => Ok(Err("is not supported")),
     }
 }
 
@@ -78,10 +144,18 @@ fn rewritten_escapes(pattern: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn fault(patterns: &[&str]) -> Option<String> {
-        take(patterns, &mut SchemaBudget::default()).err().map(|fault| fault.to_string())
+    fn left_out(patterns: &[&str]) -> Vec<String> {
+        let all: Vec<Value> =
+            patterns.iter().map(|pattern| json!({ "pattern": pattern })).collect();
+        let mut schema = json!({ "allOf": all });
+        let left_out = keep_usable(&mut schema, &mut SchemaBudget::default()).unwrap();
+        let kept = all_in(&schema).len();
+        assert_eq!(kept + left_out.len(), patterns.len());
+        left_out
     }
 
     #[test]
@@ -94,13 +168,12 @@ mod tests {
             r"^(https?|ftp)://[^\s/$.?#].[^\s]*$",
             r"^\p{L}+$",
         ] {
-            assert_eq!(fault(&[pattern]), None, "{pattern}");
+            assert_eq!(left_out(&[pattern]), [""; 0], "{pattern}");
         }
     }
 
     #[test]
-    fn m5_patterns_that_are_large_or_slow_to_compile_are_refused() {
-        let invalid = "its input schema does not compile: the pattern \"";
+    fn m5_patterns_that_are_large_or_slow_to_compile_are_left_out() {
         for (pattern, why) in [
             ("[a-z]{30000}".to_owned(), "takes too much memory"),
             ("((a{1000}){1000}){1000}".to_owned(), "takes too much memory"),
@@ -110,23 +183,46 @@ mod tests {
             ("(".to_owned(), "is no regular expression"),
             ("(?=a)b".to_owned(), "is not supported"),
         ] {
-            let fault = fault(&[&pattern]).unwrap();
-            assert!(fault.starts_with(invalid) && fault.ends_with(why), "{fault}");
+            let words = left_out(&[&pattern]);
+            assert!(words[0].starts_with("the pattern \"") && words[0].ends_with(why), "{words:?}");
         }
-        assert_eq!(fault(&[r"\\d".repeat(65).as_str()]), None);
+        assert_eq!(left_out(&[r"\\d".repeat(65).as_str()]), [""; 0]);
         let large: Vec<_> = (0..5).map(|n| format!("[a-z]{{5000}}{n}")).collect();
         let large: Vec<_> = large.iter().map(String::as_str).collect();
-        assert_eq!(
-            fault(&large).unwrap(),
-            "its input schema has more than 64 patterns, or patterns that take too much memory"
-        );
+        assert!(!left_out(&large).is_empty());
+        let many: Vec<_> = (0..70).map(|n| n.to_string()).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        assert_eq!(left_out(&many).len(), 6);
     }
 
     #[test]
-    fn m5_a_server_pays_for_patterns_that_are_refused() {
+    fn outside_03_a_pattern_that_looks_around_is_left_out_wherever_it_stands() {
+        let mut schema = json!({
+            "properties": {
+                "pattern": { "type": "string", "pattern": "^(?!\\.)a@b$", "enum": ["(?=a)"] },
+                "map": {
+                    "patternProperties": { "^(?=a)": {}, "^b": {} },
+                    "propertyNames": { "pattern": "(?<=a)b" },
+                    "additionalProperties": false,
+                },
+            },
+        });
+        let left_out = keep_usable(&mut schema, &mut SchemaBudget::default()).unwrap();
+        assert_eq!(left_out.len(), 3);
+        let expected = json!({
+            "properties": {
+                "pattern": { "type": "string", "enum": ["(?=a)"] },
+                "map": { "patternProperties": { "^b": {} }, "propertyNames": {} },
+            },
+        });
+        assert_eq!(schema, expected);
+    }
+
+    #[test]
+    fn m5_a_server_pays_for_patterns_that_are_left_out() {
         let mut budget = SchemaBudget::default();
-        let faults = (0..20).map(|_| take(&["[a-z]{30000}"], &mut budget).unwrap_err());
-        let refused = faults.filter(|fault| *fault == SchemaFault::Server).count();
+        let mut taken = || keep_usable(&mut json!({ "pattern": "[a-z]{30000}" }), &mut budget);
+        let refused = (0..20).filter(|_| taken() == Err(SchemaFault::Server)).count();
         assert!(10 < refused, "{refused}");
     }
 }

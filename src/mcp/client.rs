@@ -207,6 +207,11 @@ impl Client {
         }
     }
 
+    /// Whether the server has answered that it wants a key.
+    pub(super) fn needs_auth(&self) -> bool {
+        self.broken.as_ref().is_some_and(ConnectionFault::needs_auth)
+    }
+
     pub(super) fn redaction(&self) -> &Redaction {
         &self.redaction
     }

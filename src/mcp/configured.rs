@@ -246,7 +246,7 @@ fn marked(marked: Option<&Marked>) -> MarkedTools {
 }
 
 /// Whether a variable with this name holds a key: one of its words ends so.
-fn is_name_of_key(variable: &str) -> bool {
+pub(super) fn is_name_of_key(variable: &str) -> bool {
     let is_of_key = |word: &str| {
         let word = word.to_ascii_uppercase();
         let word = word.strip_suffix('S').unwrap_or(&word);
@@ -256,7 +256,7 @@ fn is_name_of_key(variable: &str) -> bool {
 }
 
 /// The key of a header such as `Bearer KEY`: a server may repeat it alone.
-fn behind_scheme(header: &Secret) -> Option<Secret> {
+pub(super) fn behind_scheme(header: &Secret) -> Option<Secret> {
     let (_, key) = header.expose().split_once(' ')?;
     Some(Secret::new(key.trim()))
 }

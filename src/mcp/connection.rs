@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::client::{Client, Handler};
+use super::last_words::with_last_words;
 use super::launcher::McpLauncher;
 use super::lines::{LinesEnd, MAX_MESSAGE_BYTES, Messages};
 use super::progress::ProgressListeners;
@@ -25,7 +26,7 @@ use super::server_input::ServerInput;
 use super::settings::{McpServerSettings, McpTransport};
 use super::streamable_http::{self, ConnectionFault, http_transport, is_unauthorized};
 use crate::own_endpoints::OwnEndpoints;
-use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError};
+use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError, StderrTail};
 use crate::text;
 
 /// How much of a server's pipe is read at once.
@@ -78,20 +79,24 @@ pub(super) enum StartFault {
 struct EndWatcher(JoinSet<Option<String>>);
 
 impl Connection {
-    /// Starts the server and greets it. Bounded by whoever calls.
+    /// Starts the server and greets it. Bounded by whoever calls, who can look meanwhile at what
+    /// it says on its standard error.
     pub(super) async fn open(
         settings: &McpServerSettings,
         reach: &McpReach,
+        stderr: &StderrTail,
     ) -> Result<Self, StartFault> {
-        match Self::open_with(settings, reach, ClientLifecycleMode::Initialize).await {
+        match Self::open_with(settings, reach, stderr, ClientLifecycleMode::Initialize).await {
             Err(OpenError::Refused(why)) => {
                 let preferred_versions = vec![ProtocolVersion::LATEST];
                 let discover = ClientLifecycleMode::Discover { preferred_versions };
                 // What most servers say to this is that they do not know it.
-                Self::open_with(settings, reach, discover).await.map_err(|error| match error {
-                    OpenError::Refused(_) => OpenError::Refused(why),
-                    fault @ OpenError::Fault(_) => fault,
-                })
+                Self::open_with(settings, reach, stderr, discover).await.map_err(
+                    |error| match error {
+                        OpenError::Refused(_) => OpenError::Refused(why),
+                        fault @ OpenError::Fault(_) => fault,
+                    },
+                )
             }
             opened => opened,
         }
@@ -101,6 +106,7 @@ impl Connection {
     async fn open_with(
         settings: &McpServerSettings,
         reach: &McpReach,
+        stderr: &StderrTail,
         lifecycle: ClientLifecycleMode,
     ) -> Result<Self, OpenError> {
         let redaction = Redaction::new(settings.secrets.clone());
@@ -118,7 +124,8 @@ impl Connection {
                 let process = reach.launcher.start(settings, command).await;
                 let process =
                     process.map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
-                let (output, input) = ends.watch(process, settings, redaction.clone());
+                let (output, input) =
+                    ends.watch(process, settings, redaction.clone(), stderr.clone());
                 let transport =
                     AsyncRwTransport::new(output, input).with_max_line_length(MAX_MESSAGE_BYTES);
                 handler.serve_with_lifecycle(transport, lifecycle).await
@@ -185,9 +192,9 @@ impl EndWatcher {
         process: PipedProcess,
         settings: &McpServerSettings,
         redaction: Redaction,
+        kept: StderrTail,
     ) -> (Messages<BufReader<pipe::Receiver>>, ServerInput<pipe::Sender>) {
         let PipedProcess { stdin, stdout, stderr, mut tree } = process;
-        let server = settings.name.clone();
         let (messages, output_end) = Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout));
         // A call that is not read is not answered in time either.
         let (input, input_end) = ServerInput::to(stdin, settings.timeout);
@@ -207,17 +214,14 @@ impl EndWatcher {
                 sleep(REASON_PATIENCE).await;
                 end
             };
-            let last_words = LastWords::listen(stderr);
+            let last_words = LastWords::listen_into(stderr, kept);
             let why = tokio::select! {
                 why = exited(&mut tree) => why,
-                why = broken_limit => why,
-                why = unread => why,
+                // What it says then is about its being ended.
+                why = broken_limit => return Some(why),
+                why = unread => return Some(why),
             };
-            let words = redaction.text(&last_words.text().await);
-            if !words.trim().is_empty() {
-                tracing::debug!(server, stderr = words.trim(), "an MCP server's last words");
-            }
-            Some(why)
+            Some(with_last_words(why, &redaction.text(&last_words.text().await)))
         });
         (messages, input)
     }

@@ -229,19 +229,31 @@ mod tests {
         for (schema, why) in [
             (json!({"type": "object", "description": "x".repeat(5 << 20)}), "bytes"),
             (deep, "deep"),
-            (
-                json!({"type": "object", "$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}),
-                "itself",
-            ),
-            (
-                json!({"type": "object", "properties": {"x": {"$ref": "https://example.org/x"}}}),
-                "not inside",
-            ),
             (json!({"type": "string"}), "no object"),
             (json!(null), "no object"),
         ] {
             let found = dropped(with(schema));
             assert!(found.contains(why), "{why}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_can_be_mended_costs_nothing_but_what_is_wrong_with_it() {
+        let with = |schema: Value| json!({"name": "odd", "inputSchema": schema});
+        for (schema, left_out) in [
+            (json!({"type": "object", "properties": [], "required": null}), ""),
+            (json!({"properties": {"x": {"$ref": "https://example.org/x"}}}), "not inside"),
+            (json!({"properties": {"x": {"pattern": "(?=a)"}}}), "not supported"),
+            (
+                json!({"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}),
+                "without an end",
+            ),
+        ] {
+            let found = definitions(&settings(), &[with(schema)]);
+            assert_eq!(found.dropped, []);
+            let found = found.tools[0].schema.left_out().join("; ");
+            assert!(found.contains(left_out), "{left_out}: {found}");
+            assert_eq!(found.is_empty(), left_out.is_empty(), "{found}");
         }
     }
 

@@ -1,5 +1,8 @@
 //! Starts the program of a server, in the sandbox where there is one.
 
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use super::owner::McpOwner;
@@ -14,6 +17,8 @@ pub(crate) struct McpLauncher {
     pub(crate) sandboxes: McpSandboxes,
     /// Where a server works that names no directory.
     pub(crate) workspace: PathBuf,
+    /// Where each server has a directory of its own, which it finds again at its next start.
+    pub(crate) kept: PathBuf,
 }
 
 /// What holds the programs back.
@@ -46,9 +51,19 @@ impl McpLauncher {
         server: &McpServerSettings,
         command: &McpCommand,
     ) -> Result<PipedProcess, String> {
-        let confined = self.confined(server, command).await?;
-        let variables = command.variables.iter();
-        let variables = variables.map(|(name, value)| (name.into(), value.expose().into()));
+        let kept = self.kept_directory(server);
+        let confined = self.confined(server, command, kept.clone()).await?;
+        let mut variables = Vec::new();
+        // Without a sandbox the home is there, with what other programs have downloaded.
+        if confined.is_some()
+            && let Some(kept) = &kept
+        {
+            variables = self.runner.environment().kept_caches(kept);
+            variables
+                .retain(|(name, _)| !command.variables.iter().any(|(own, _)| name == own.as_str()));
+        }
+        let own = command.variables.iter();
+        variables.extend(own.map(|(name, value)| (name.into(), value.expose().into())));
         let to_run = Command {
             program: command.program.clone(),
             arguments: command.arguments.clone(),
@@ -56,17 +71,48 @@ impl McpLauncher {
             confinement: confined.as_ref().map(|confined| confined.confinement.clone()),
             kept_alive: confined.as_ref().map(Confined::guard),
         };
-        self.runner.spawn_piped(&to_run, variables.collect()).map_err(|error| error.to_string())
+        self.runner.spawn_piped(&to_run, variables).map_err(|error| error.to_string())
     }
 
     fn directory(&self, command: &McpCommand) -> PathBuf {
-        command.directory.clone().unwrap_or_else(|| self.workspace.clone())
+        let directory = command.directory.as_ref();
+        directory.map_or_else(|| self.workspace.clone(), |named| self.workspace.join(named))
+    }
+
+    /// Forgets what a server may have installed in part: one that is ended while it installs would
+    /// fail for ever. What it has downloaded stays. Blocks.
+    pub(super) fn forget_installed(&self, server: &McpServerSettings) {
+        let npm = self.kept.join(server.kept_name()).join("npm");
+        // A link in its place is the server's doing, and leads elsewhere.
+        let is_directory = fs::symlink_metadata(&npm).is_ok_and(|found| found.is_dir());
+        if is_directory {
+            // Where there is none, nothing is lost.
+            _ = fs::remove_dir_all(npm.join("_npx"));
+        }
+    }
+
+    /// The server's own directory. `None`: it cannot be made, and the server does without.
+    fn kept_directory(&self, server: &McpServerSettings) -> Option<PathBuf> {
+        let directory = self.kept.join(server.kept_name());
+        for made in [&self.kept, &directory] {
+            // The state directory is made by who runs the server, and not here.
+            match DirBuilder::new().mode(0o700).create(made) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return None,
+                _ => {}
+            }
+        }
+        let directory = directory.canonicalize().ok()?;
+        // Where the state directory lies in what is shown, it is closed, with all that is in it.
+        let shown = self.sandboxes.each().flat_map(Sandbox::writable).chain([&self.workspace]);
+        let is_closed = shown.into_iter().any(|shown| directory.starts_with(shown));
+        (!is_closed).then_some(directory)
     }
 
     async fn confined(
         &self,
         server: &McpServerSettings,
         command: &McpCommand,
+        kept: Option<PathBuf>,
     ) -> Result<Option<Confined>, String> {
         let McpSandboxes::On { with_network, without_network, is_required } = &self.sandboxes
         else {
@@ -74,7 +120,10 @@ impl McpLauncher {
         };
         let sandbox = if command.network { with_network } else { without_network };
         let roots = vec![self.workspace.clone()];
-        let confined = sandbox.confine(roots, None).await;
+        let confined = match kept {
+            Some(kept) => sandbox.confine_with_kept(roots, kept).await,
+            None => sandbox.confine(roots, None).await,
+        };
         let confined = confined.map_err(|error| format!("the sandbox fails: {error}"))?;
         if confined.is_some() {
             return Ok(confined);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 /// How many may come at once.
@@ -26,10 +27,11 @@ pub(super) struct RequestBudget {
 /// The parts of a message that tell it from noise, and requests, answers and notifications apart.
 /// The rest is skipped and not kept.
 #[derive(Deserialize)]
-pub(super) struct MessageKind {
+pub(super) struct MessageKind<'a> {
     #[serde(rename = "jsonrpc")]
     _version: Version,
-    id: Option<IgnoredAny>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
     method: Option<IgnoredAny>,
 }
 
@@ -39,14 +41,19 @@ enum Version {
     Two,
 }
 
-impl MessageKind {
+impl<'a> MessageKind<'a> {
     /// `None`: it is no message.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn of(bytes: &'a [u8]) -> Option<Self> {
         serde_json::from_str(std::str::from_utf8(bytes).ok()?).ok()
     }
 
     pub(super) fn is_request(&self) -> bool {
         self.id.is_some() && self.method.is_some()
+    }
+
+    /// The id as it is written.
+    pub(super) fn id(&self) -> Option<&'a str> {
+        self.id.map(RawValue::get)
     }
 
     pub(super) fn is_answer(&self) -> bool {
@@ -92,12 +99,12 @@ mod tests {
 
     #[test]
     fn a_request_has_an_id_and_a_method() {
-        let kind = |rest: &str| {
-            MessageKind::of(format!(r#"{{"jsonrpc":"2.0",{rest}}}"#).as_bytes()).unwrap()
-        };
-        assert!(kind(r#""id":1,"method":"ping""#).is_request());
-        assert!(!kind(r#""id":null,"method":"ping""#).is_request());
-        assert!(!kind(r#""method":"ping""#).is_answer());
-        assert!(kind(r#""id":"a","result":{}"#).is_answer());
+        let whole = |rest: &str| format!(r#"{{"jsonrpc":"2.0",{rest}}}"#);
+        let is_request = |rest| MessageKind::of(whole(rest).as_bytes()).unwrap().is_request();
+        let is_answer = |rest| MessageKind::of(whole(rest).as_bytes()).unwrap().is_answer();
+        assert!(is_request(r#""id":1,"method":"ping""#));
+        assert!(!is_request(r#""id":null,"method":"ping""#));
+        assert!(!is_answer(r#""method":"ping""#));
+        assert!(is_answer(r#""id":"a","result":{}"#));
     }
 }

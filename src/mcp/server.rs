@@ -15,12 +15,16 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::client::{Client, RequestFault};
 use super::connection::{Connection, McpReach, ServerFacts, StartFault};
 use super::definitions::{MAX_TOOLS, McpTool, WithheldTool, definitions};
+use super::last_words::with_last_words;
 use super::offers::{McpPrompt, McpResource, prompts, resources};
 use super::owner::McpOwner;
 use super::pins::{self, PinFault, PinFile, ServerPins};
+use super::redaction::Redaction;
 use super::restarts::Restarts;
 use super::settings::{McpServerSettings, PinPolicy};
+use super::streamable_http::SESSION_ENDED;
 use crate::blocking::{DEFINITIONS, FILES, Overloaded};
+use crate::processes::StderrTail;
 
 /// The most resources, templates and prompts of a server, each.
 const MAX_OFFERS: usize = 1_000;
@@ -80,7 +84,25 @@ pub(super) struct Offers {
     pub(super) facts: ServerFacts,
 }
 
+/// A tool that is offered, and of whose schema something cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IncompleteTool {
+    pub(crate) own_name: String,
+    /// In words.
+    pub(crate) left_out: String,
+}
+
 impl Offers {
+    pub(super) fn incomplete_tools(&self) -> Vec<IncompleteTool> {
+        let incomplete = self.tools.iter().filter(|tool| !tool.schema.left_out().is_empty());
+        incomplete
+            .map(|tool| IncompleteTool {
+                own_name: tool.own_name.clone(),
+                left_out: tool.schema.left_out().join("; "),
+            })
+            .collect()
+    }
+
     pub(super) fn tool(&self, own_name: &str) -> Option<&Arc<McpTool>> {
         self.tools.iter().find(|tool| tool.own_name == own_name)
     }
@@ -192,13 +214,22 @@ impl Server {
                 Ok(false) => return self.turn_off(McpState::Off(REVOKED.into())),
                 Err(overloaded) => Err(StartFault::Failed(overloaded.to_string())),
             };
+            if matches!(started, Err(StartFault::Failed(_))) {
+                let (launcher, settings) = (services.reach.launcher.clone(), self.settings.clone());
+                _ = spawn_blocking(move || launcher.forget_installed(&settings)).await;
+            }
             let why = match started {
                 Ok(why) | Err(StartFault::Failed(why)) => why,
                 Err(StartFault::NeedsAuth) => return self.turn_off(McpState::NeedsAuth),
                 Err(StartFault::Permanent(why)) => return self.turn_off(McpState::Off(why)),
             };
             let name = &self.settings.name;
-            let Some(wait) = restarts.next(Instant::now()) else {
+            // A server may forget sessions as often as it is called: it is none that dies.
+            let next = match services.backoff.first() {
+                Some(first) if why == SESSION_ENDED => Some(*first),
+                _ => restarts.next(Instant::now()),
+            };
+            let Some(wait) = next else {
                 tracing::warn!(server = name, %why, "an MCP server has ended too often");
                 return self.turn_off(McpState::Off(why));
             };
@@ -229,13 +260,22 @@ impl Server {
     async fn run_once(&self, services: &ServerServices) -> Result<String, StartFault> {
         let settings = &self.settings;
         let began = Instant::now();
+        let stderr = StderrTail::default();
         let start = async {
-            let connection = Connection::open(settings, &services.reach).await?;
+            let connection = Connection::open(settings, &services.reach, &stderr).await?;
             let offers = list_all(settings, &connection).await;
-            Ok((connection, offers.map_err(StartFault::Failed)?))
+            let offers = offers.map_err(|why| {
+                let needs_auth = connection.client.needs_auth();
+                if needs_auth { StartFault::NeedsAuth } else { StartFault::Failed(why) }
+            });
+            Ok((connection, offers?))
         };
         let started = timeout(settings.start_timeout, start).await;
-        let too_slow = || format!("it was not ready within {:?}", settings.start_timeout);
+        let too_slow = || {
+            let why = format!("it was not ready within {:?}", settings.start_timeout);
+            let said = Redaction::new(settings.secrets.clone()).text(&stderr.text());
+            with_last_words(why, &said)
+        };
         let (mut connection, offers) = started.map_err(|_| StartFault::Failed(too_slow()))??;
         self.publish(services, &connection, offers, began.elapsed()).await;
         let list_changed = connection.list_changed.clone();
@@ -272,6 +312,7 @@ impl Server {
         // What could not be pinned is not offered until it is.
         _ = spawn_blocking(move || services.pin(&name, &seen)).await;
         self.tell_of_dropped(&offers.dropped);
+        self.tell_of_left_out(&offers);
         self.status.send_modify(|status| {
             status.offers = Arc::new(offers);
             status.client = Some(connection.client.clone());
@@ -291,6 +332,18 @@ impl Server {
         let server = &self.settings.name;
         let (tools, tool, why) = (dropped.len(), &first.own_name, &first.why);
         tracing::warn!(server, tools, tool, why, "tools of an MCP server are not offered");
+    }
+
+    /// The same for tools of whose schemas something is not used.
+    fn tell_of_left_out(&self, offers: &Offers) {
+        let incomplete = offers.incomplete_tools();
+        let Some(first) = incomplete.first() else { return };
+        if self.status.borrow().offers.incomplete_tools() == incomplete {
+            return;
+        }
+        let server = &self.settings.name;
+        let (tools, tool, without) = (incomplete.len(), &first.own_name, &first.left_out);
+        tracing::warn!(server, tools, tool, without, "schemas of an MCP server are used in part");
     }
 
     /// Pins the tools again that could not be pinned when they were listed. Blocks.

@@ -184,6 +184,16 @@ impl McpServerSettings {
         hasher.finalize().to_hex()[..32].to_owned()
     }
 
+    /// The name of the directory that the server keeps. Another program under the same name, or the
+    /// same of another repository, has another one.
+    pub(super) fn kept_name(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("toolhand MCP directory 1");
+        hasher.update(self.launch_digest().as_bytes());
+        let workspace = self.owner.workspace().unwrap_or(Path::new(""));
+        hasher.update(workspace.as_os_str().as_encoded_bytes());
+        format!("{}-{}", self.name, &hasher.finalize().to_hex()[..16])
+    }
+
     /// A digest of all that makes the server what a person allowed: who configured it, what it is
     /// started as, and what it is given. A key that is renewed leaves it the same server.
     pub(super) fn identity(&self) -> Arc<str> {

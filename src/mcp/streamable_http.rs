@@ -4,28 +4,32 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::ready;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{io, iter};
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, ProtocolVersion};
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
 };
+use serde_json::json;
 use sse_stream::Sse;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use url::Url;
 
+use super::http_post::{HttpFault, HttpPost, PostAnswer};
 use super::lines::{MAX_MESSAGE_BYTES, MessageValues, TOO_LONG, TOO_MANY_VALUES};
 use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
+use super::waiting_requests::{WaitingRequest, WaitingRequests};
 use crate::http_client;
 use crate::own_endpoints::OwnEndpoints;
 use crate::secret::Secret;
@@ -38,7 +42,18 @@ const MIN_RETRY: Duration = Duration::from_secs(1);
 
 const UNAUTHORIZED: u16 = StatusCode::UNAUTHORIZED.as_u16();
 
-type HttpFault = StreamableHttpError<reqwest::Error>;
+const TOO_MANY_REQUESTS: u16 = StatusCode::TOO_MANY_REQUESTS.as_u16();
+
+/// Why a connection is of no use whose server wants a key.
+const NEEDS_AUTH: &str = "it answers 401";
+
+pub(super) const SESSION_ENDED: &str = "it has ended the session";
+
+/// How long a server may take to say whether it knows the session.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The id of the request that asks it so. Ours are numbers otherwise.
+const PROBE_ID: &str = "toolhand-session";
 
 /// Why the connection is of no more use, once it is not. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +73,11 @@ impl ConnectionFault {
         self.0.borrow().is_some()
     }
 
+    /// Whether the server wants a key that it was not given.
+    pub(super) fn needs_auth(&self) -> bool {
+        self.0.borrow().as_deref() == Some(NEEDS_AUTH)
+    }
+
     pub(super) async fn reason(&self) -> String {
         let mut known = self.0.subscribe();
         let found = known.wait_for(Option::is_some).await;
@@ -65,11 +85,12 @@ impl ConnectionFault {
     }
 }
 
-/// Sends requests as the library's own client does.
+/// Sends requests, and sees to it that each is answered.
 #[derive(Clone, Debug)]
 pub(super) struct HttpClient {
     client: reqwest::Client,
     broken: ConnectionFault,
+    waiting: WaitingRequests,
 }
 
 pub(super) async fn http_transport(
@@ -101,7 +122,8 @@ pub(super) async fn http_transport(
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
     // It would send calls again.
     config.reinit_on_expired_session = false;
-    Ok(StreamableHttpClientTransport::with_client(HttpClient { client, broken }, config))
+    let client = HttpClient { client, broken, waiting: WaitingRequests::default() };
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 impl HttpClient {
@@ -112,28 +134,78 @@ impl HttpClient {
                 self.broken.set(&client_fault(error));
             }
             StreamableHttpError::ResponseBodyTooLarge { .. } => self.broken.set(TOO_LONG),
-            StreamableHttpError::SessionExpired => self.broken.set("it has ended the session"),
+            StreamableHttpError::SessionExpired => self.broken.set(SESSION_ENDED),
+            StreamableHttpError::UnexpectedServerResponse(why) if why == TOO_MANY_VALUES => {
+                self.broken.set(TOO_MANY_VALUES);
+            }
             // Opening it anew tells the operator what it wants.
-            fault if status_of(fault) == Some(UNAUTHORIZED) => self.broken.set("it answers 401"),
+            fault if status_of(fault) == Some(UNAUTHORIZED) => self.broken.set(NEEDS_AUTH),
             _ => {}
         }
         fault
+    }
+
+    /// Whether the server does not know the session any more: it refuses also what it has answered
+    /// before. Servers tell it by any status, and in any words.
+    async fn is_session_lost(&self, post: &HttpPost) -> bool {
+        let list = json!({ "jsonrpc": "2.0", "id": PROBE_ID, "method": "tools/list" });
+        match self.probed(post.with_request(list)).await {
+            Some(Ok(PostAnswer::Refused(..)) | Err(StreamableHttpError::SessionExpired)) => true,
+            Some(Err(fault)) if is_refusal(&fault) => true,
+            // It may be out of order as a whole.
+            Some(Err(fault)) if is_server_error(&fault) => self.begins_sessions(post).await,
+            Some(Ok(_) | Err(_)) | None => false,
+        }
+    }
+
+    /// Whether the server begins a session.
+    async fn begins_sessions(&self, post: &HttpPost) -> bool {
+        let initialize = json!({
+            "jsonrpc": "2.0", "id": PROBE_ID, "method": "initialize",
+            "params": {
+                "protocolVersion": ProtocolVersion::LATEST_WITH_INITIALIZE,
+                "capabilities": {},
+                "clientInfo": { "name": "toolhand", "version": env!("CARGO_PKG_VERSION") },
+            },
+        });
+        let probe = post.with_request(initialize).map(|probe| HttpPost { session: None, ..probe });
+        matches!(
+            self.probed(probe).await,
+            Some(Ok(PostAnswer::Message(..) | PostAnswer::Events(..)))
+        )
+    }
+
+    async fn probed(&self, probe: Option<HttpPost>) -> Option<Result<PostAnswer, HttpFault>> {
+        timeout(PROBE_TIMEOUT, probe?.send(&self.client)).await.ok()
     }
 
     /// The events of an answer. Without the answer in them, it never comes.
     fn answer(
         &self,
         events: impl Stream<Item = Result<Sse, SseError>> + Send + 'static,
+        request: Option<WaitingRequest>,
     ) -> BoxStream<'static, Result<Sse, SseError>> {
         let broken = self.broken.clone();
         let (mut is_answered, mut can_be_resumed) = (false, false);
         let mut requests = RequestBudget::new();
         let watched = move |event: Option<Result<Sse, SseError>>| match event {
-            Some(Ok(event)) => {
+            Some(Ok(mut event)) => {
                 can_be_resumed |= event.id.is_some();
                 let kind = event.data.as_deref().and_then(|data| MessageKind::of(data.as_bytes()));
-                is_answered |= kind.as_ref().is_some_and(MessageKind::is_answer);
-                if kind.is_some_and(|kind| kind.is_request()) && !requests.take() {
+                let is_request = kind.as_ref().is_some_and(MessageKind::is_request);
+                if kind.as_ref().is_none_or(MessageKind::is_answer) {
+                    let is_message = kind.is_some();
+                    let request = request.as_ref().zip(event.data.as_deref());
+                    let ended = request.and_then(|(request, data)| request.ended_by(kind, data));
+                    is_answered |= is_message || ended.is_some();
+                    if let Some(ended) = ended {
+                        if ended.is_of_session {
+                            broken.set(SESSION_ENDED);
+                        }
+                        event.data = Some(ended.message);
+                    }
+                }
+                if is_request && !requests.take() {
                     broken.set(TOO_MANY);
                     return None;
                 }
@@ -156,6 +228,26 @@ impl HttpClient {
         let mut watched = watched;
         events.filter_map(move |event| ready(watched(event))).boxed()
     }
+}
+
+/// Whether the session may be the reason for an answer.
+fn is_suspicious(answer: &Result<PostAnswer, HttpFault>) -> bool {
+    match answer {
+        Ok(PostAnswer::Refused(..)) => true,
+        Ok(_) => false,
+        Err(fault) => is_refusal(fault) || is_server_error(fault),
+    }
+}
+
+fn is_server_error(fault: &HttpFault) -> bool {
+    status_of(fault).is_some_and(|status| (500..600).contains(&status))
+}
+
+/// Whether the server refuses a request, and not because of the times or of a key.
+fn is_refusal(fault: &HttpFault) -> bool {
+    let status =
+        status_of(fault).filter(|status| ![UNAUTHORIZED, TOO_MANY_REQUESTS].contains(status));
+    status.is_some_and(|status| (400..500).contains(&status))
 }
 
 /// The library's error for this has no name outside of it.
@@ -184,24 +276,6 @@ fn with_min_retry(mut event: Sse) -> Sse {
     event
 }
 
-/// Whether the message takes more bytes than a server may send.
-fn is_over_limit(message: &impl serde::Serialize) -> bool {
-    struct Room(usize);
-
-    impl io::Write for Room {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    serde_json::to_writer(Room(MAX_MESSAGE_BYTES), message).is_err()
-}
-
 impl StreamableHttpClient for HttpClient {
     type Error = reqwest::Error;
 
@@ -226,19 +300,22 @@ impl StreamableHttpClient for HttpClient {
         headers: HashMap<HeaderName, HeaderValue>,
         most: usize,
     ) -> Result<StreamableHttpPostResponse, HttpFault> {
-        let client = &self.client;
-        let sent = client
-            .post_message_with_max_sse_event_size(uri, message, session, token, headers, most)
-            .await;
-        match sent.map_err(|fault| self.noticed(fault))? {
-            StreamableHttpPostResponse::Sse(events, session) => {
-                Ok(StreamableHttpPostResponse::Sse(self.answer(events), session))
+        // Ours, which is smaller.
+        debug_assert_eq!(most, MAX_MESSAGE_BYTES);
+        let post = HttpPost { uri, message, session, token, headers };
+        let waiting = post.request_id().map(|id| self.waiting.add(id));
+        let answer = post.send(&self.client).await;
+        if post.session.is_some() && is_suspicious(&answer) && self.is_session_lost(&post).await {
+            self.broken.set(SESSION_ENDED);
+        }
+        match answer.map_err(|fault| self.noticed(fault))? {
+            PostAnswer::Accepted => Ok(StreamableHttpPostResponse::Accepted),
+            PostAnswer::Message(message, session) | PostAnswer::Refused(message, session) => {
+                Ok(StreamableHttpPostResponse::Json(message, session))
             }
-            // The library has a limit of its own, which is higher.
-            StreamableHttpPostResponse::Json(message, _) if is_over_limit(&message) => {
-                Err(self.noticed(StreamableHttpError::ResponseBodyTooLarge { max_size: most }))
+            PostAnswer::Events(events, session) => {
+                Ok(StreamableHttpPostResponse::Sse(self.answer(events, waiting), session))
             }
-            answer => Ok(answer),
         }
     }
 

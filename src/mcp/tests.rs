@@ -57,7 +57,8 @@ impl Ground {
 
     fn reach(&self) -> McpReach {
         let workspace = self.directory.path().to_owned();
-        let launcher = McpLauncher { runner: runner(), sandboxes: McpSandboxes::Off, workspace };
+        let (runner, kept) = (runner(), workspace.join("kept"));
+        let launcher = McpLauncher { runner, sandboxes: McpSandboxes::Off, workspace, kept };
         let own = OwnEndpoints::new(&"http://127.0.0.1:4000/v1".parse().unwrap());
         McpReach { launcher, own }
     }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use reqwest::header::HeaderName;
-use serde::Deserialize;
-use serde_json::Value;
 
-use super::configured::address;
+use super::configured::{address, behind_scheme, is_name_of_key};
 use super::names::{SERVER_NAME_RULE, is_server_name};
 use super::owner::{McpOwner, TrustedFile};
 use super::settings::{McpCommand, McpServerSettings, McpSettings, McpTransport};
-use crate::processes::is_forbidden;
+use super::written_server::{WrittenServer, WrittenTransport, servers_in};
+use crate::processes::is_forbidden_to_server;
 use crate::secret::Secret;
 
 /// Each is a process or a connection.
@@ -26,31 +25,9 @@ pub(crate) struct WorkspaceServer {
     pub(crate) name: String,
     /// Why it cannot be started, for people.
     pub(crate) transport: Result<McpTransport, String>,
+    /// The keys that stand in the file: what the server says of them is told to nobody.
+    secrets: Vec<Secret>,
     is_enabled: bool,
-}
-
-#[derive(Deserialize)]
-struct Written {
-    #[serde(rename = "mcpServers", default)]
-    servers: BTreeMap<String, Value>,
-}
-
-/// The public format. Other programs keep further members in it.
-#[derive(Deserialize)]
-#[serde(expecting = "an object")]
-struct WrittenServer {
-    #[serde(rename = "type")]
-    transport: Option<String>,
-    command: Option<String>,
-    #[serde(default)]
-    args: Vec<String>,
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-    url: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    #[serde(default)]
-    disabled: bool,
 }
 
 /// The servers of the file, by name. `variable` are those that every command is given. An error
@@ -59,34 +36,53 @@ pub(crate) fn servers_of(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<WorkspaceServer>, String> {
-    let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let count = written.servers.len();
+    let written = servers_in(text)?;
+    let count = written.len();
     if MAX_SERVERS < count {
         return Err(format!("names {count} servers; {MAX_SERVERS} are the most"));
     }
     let mut values = Values { variable, left: MAX_VALUE_BYTES };
-    let servers = written.servers.into_iter().map(|(name, written)| {
-        let written = WrittenServer::deserialize(written).map_err(|error| error.to_string());
-        let is_enabled = written.as_ref().is_ok_and(|written| !written.disabled);
+    let servers = written.into_iter().map(|(name, written)| {
+        let written = WrittenServer::of(&written);
+        let is_enabled = written.as_ref().is_ok_and(|written| !written.is_disabled);
         let transport = match written {
             _ if !is_server_name(&name) => Err(SERVER_NAME_RULE.to_owned()),
             written => written.and_then(|written| transport(written, &mut values)),
         };
-        WorkspaceServer { name, transport, is_enabled }
+        let secrets = transport.as_ref().map(secrets_of).unwrap_or_default();
+        WorkspaceServer { name, transport, secrets, is_enabled }
     });
     Ok(servers.collect())
+}
+
+/// The values whose names say that they are keys.
+fn secrets_of(transport: &McpTransport) -> Vec<Secret> {
+    match transport {
+        McpTransport::Stdio(command) => {
+            let keys = command.variables.iter().filter(|(name, _)| is_name_of_key(name));
+            keys.map(|(_, value)| value.clone()).collect()
+        }
+        McpTransport::Http { headers, .. } => {
+            let keys = headers.iter().filter(|(name, _)| is_name_of_key(name.as_str()));
+            keys.flat_map(|(_, value)| [Some(value.clone()), behind_scheme(value)])
+                .flatten()
+                .collect()
+        }
+        McpTransport::Unavailable(_) => Vec::new(),
+    }
 }
 
 impl McpSettings {
     /// Adds the servers of the workspace. One of the operator's with the same name counts instead.
     pub(crate) fn add_workspace(&mut self, servers: Vec<WorkspaceServer>, file: &TrustedFile) {
-        for WorkspaceServer { name, transport, is_enabled } in servers {
+        for WorkspaceServer { name, transport, secrets, is_enabled } in servers {
             if !is_server_name(&name) || self.servers.iter().any(|known| known.name == name) {
                 continue;
             }
             let transport = transport.unwrap_or_else(McpTransport::Unavailable);
             self.servers.push(McpServerSettings {
                 enabled: is_enabled,
+                secrets,
                 owner: McpOwner::Workspace(file.clone()),
                 ..McpServerSettings::new(name, transport)
             });
@@ -96,25 +92,22 @@ impl McpSettings {
 }
 
 fn transport(written: WrittenServer, values: &mut Values<'_>) -> Result<McpTransport, String> {
-    let WrittenServer { transport, command, args, env, url, headers, .. } = written;
-    match (transport.as_deref(), &command, &url) {
-        (Some("sse"), ..) => {
-            return Err(
-                "its transport `sse` is no longer supported: use `http` (streamable HTTP)".into()
-            );
+    use WrittenTransport::{Http, Sse, Stdio};
+    let WrittenServer { transport, command, args, env, cwd, url, headers, .. } = written;
+    match (transport, command, url) {
+        (Some(Sse), ..) => {
+            Err("its transport `sse` is no longer supported: use `http` (streamable HTTP)".into())
         }
-        (None | Some("stdio" | "http" | "streamable-http"), ..) => {}
-        (Some(other), ..) => {
-            let other = crate::text::quoted_name(other);
-            return Err(format!("its type `{other}` is none of stdio and http"));
+        (None | Some(Stdio), Some(command), None) => {
+            let mut command = stdio(&command, &args, env, values)?;
+            let directory = cwd.map(|cwd| values.put_in(&cwd)).transpose()?;
+            command.directory = directory.map(Into::into);
+            Ok(McpTransport::Stdio(command))
         }
-    }
-    match (transport.as_deref(), command, url) {
-        (None | Some("stdio"), Some(command), None) => stdio(&command, &args, env, values),
-        (None | Some("http" | "streamable-http"), None, Some(url)) => http(&url, headers, values),
+        (None | Some(Http), None, Some(url)) => http(&url, headers, values),
         (_, Some(_), Some(_)) => Err("it has `command` and `url`".into()),
-        (Some("stdio"), ..) => Err("it has no `command`".into()),
-        (Some(_), ..) => Err("it has no `url`".into()),
+        (Some(Stdio), ..) => Err("it has no `command`".into()),
+        (Some(Http), ..) => Err("it has no `url`".into()),
         (None, ..) => Err("it has neither `command` nor `url`".into()),
     }
 }
@@ -124,14 +117,14 @@ fn stdio(
     args: &[String],
     env: BTreeMap<String, String>,
     values: &mut Values<'_>,
-) -> Result<McpTransport, String> {
+) -> Result<McpCommand, String> {
     let program = values.put_in(command)?;
     if program.is_empty() {
         return Err("its `command` is empty".into());
     }
     let arguments = args.iter().map(|argument| values.put_in(argument));
     let arguments = arguments.collect::<Result<_, _>>()?;
-    if let Some(name) = env.keys().find(|name| is_forbidden(name)) {
+    if let Some(name) = env.keys().find(|name| is_forbidden_to_server(name)) {
         let name = crate::text::quoted_name(name);
         return Err(format!("env.{name}: no program is given such a variable"));
     }
@@ -140,13 +133,7 @@ fn stdio(
         Ok((name, Secret::new(value)))
     });
     let variables = variables.collect::<Result<_, String>>()?;
-    Ok(McpTransport::Stdio(McpCommand {
-        program: program.into(),
-        arguments,
-        variables,
-        directory: None,
-        network: true,
-    }))
+    Ok(McpCommand { program: program.into(), arguments, variables, directory: None, network: true })
 }
 
 fn http(
@@ -170,7 +157,7 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// `${VAR}`, and `${VAR:-default}` for one that may be missing.
+    /// `${VAR}` and `${env:VAR}`, and `${VAR:-default}` for one that may be missing.
     fn put_in(&mut self, written: &str) -> Result<String, String> {
         let (mut text, mut rest) = (String::new(), written);
         while let Some((before, after)) = rest.split_once("${") {
@@ -180,6 +167,7 @@ impl Values<'_> {
                 Some((name, default)) => (name, Some(default.to_owned())),
                 None => (reference, None),
             };
+            let name = name.strip_prefix("env:").unwrap_or(name);
             let value = (self.variable)(name).or(default).ok_or_else(|| {
                 let name = crate::text::quoted_name(name);
                 format!("no command is given the variable {name}, which it needs")
@@ -242,6 +230,27 @@ mod tests {
     }
 
     #[test]
+    fn outside_18_keys_may_stand_in_the_file_and_are_told_to_nobody() {
+        let text = r#"{"mcpServers": {
+            "a": {"command": "a", "cwd": "${workspaceFolder}/x", "env": {"GITHUB_TOKEN": "ghp_0123456789",
+                  "PYTHONUNBUFFERED": 1, "REGION": "europe"}},
+            "b": {"type": "streamableHttp", "url": "https://x.org",
+                  "headers": {"Authorization": "Bearer sk-0123", "X-Region": "europe"}}
+        }}"#;
+        let folder = |name: &str| (name == "workspaceFolder").then(|| "/w".to_owned());
+        let servers = servers_of(text, &folder).unwrap();
+        let secrets = |server: &WorkspaceServer| {
+            let secrets = server.secrets.iter();
+            secrets.map(|secret| secret.expose().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(secrets(&servers[0]), ["ghp_0123456789"]);
+        assert_eq!(secrets(&servers[1]), ["Bearer sk-0123", "sk-0123"]);
+        let Ok(McpTransport::Stdio(command)) = &servers[0].transport else { panic!() };
+        assert_eq!(command.directory.as_deref(), Some(std::path::Path::new("/w/x")));
+        assert_eq!(command.variables.len(), 3);
+    }
+
+    #[test]
     fn m12_a_server_at_fault_says_why_and_leaves_the_others() {
         let text = r#"{"mcpServers": {
             "a__b": {"command": "x"}, "b": {"type": "sse", "url": "https://x.org"},
@@ -258,12 +267,12 @@ mod tests {
         e: it has `command` and `url`
         f: `url` is no http or https address
         g: env.LD_PRELOAD: no program is given such a variable
-        h: invalid type: string "y", expected a sequence
+        h: `args` is no list
         i: a value has a character that no program can be given
         j: a value has `${` without `}`
         k: `headers` holds a name that is none of a header
         l: fine []
-        m: invalid type: integer `5`, expected an object
+        m: it is no object
         "#);
     }
 

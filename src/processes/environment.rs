@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::confinement::Confinement;
 
-pub(crate) use self::forbidden::is_forbidden;
+pub(crate) use self::forbidden::{is_forbidden, is_forbidden_to_server};
 
 /// Variables that commands inherit if they are set. All others are left out: keys,
 /// `LD_*`, `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and others that make programs run code.
@@ -28,6 +28,19 @@ const SET: [(&str, &str); 6] = [
 const CACHES: [(&str, &str); 2] =
     [("XDG_CACHE_HOME", ".cache"), ("npm_config_cache", ".cache/npm")];
 
+/// Where programs of a server that is confined keep what they have downloaded, below the directory
+/// that the server keeps: they would download it anew at each start.
+const KEPT_CACHES: [(&str, &str); 8] = [
+    ("XDG_CACHE_HOME", "cache"),
+    ("npm_config_cache", "npm"),
+    ("UV_CACHE_DIR", "uv"),
+    ("UV_TOOL_DIR", "uv-tools"),
+    ("UV_PYTHON_INSTALL_DIR", "uv-python"),
+    ("PIP_CACHE_DIR", "pip"),
+    ("DENO_DIR", "deno"),
+    ("BUN_INSTALL_CACHE_DIR", "bun"),
+];
+
 /// For a server that was started without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -44,6 +57,14 @@ impl Environment {
         }
         all.extend(SET.map(|(name, value)| (name.into(), value.into())));
         Self(all)
+    }
+
+    /// The variables by which programs keep what they have downloaded in this directory, less those
+    /// that are set already.
+    pub(crate) fn kept_caches(&self, directory: &Path) -> Vec<(OsString, OsString)> {
+        let is_set = |name: &str| self.0.iter().any(|(known, _)| known == name);
+        let unset = KEPT_CACHES.into_iter().filter(|(name, _)| !is_set(name));
+        unset.map(|(name, place)| (name.into(), directory.join(place).into())).collect()
     }
 
     /// What `~` stands for; `/` if the server has no `HOME`.

@@ -22,24 +22,42 @@ const MAX_CHARS: usize = 200;
 /// How long after the end of its output a server's last line may take.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// The end of what a program has said so far on its standard error. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StderrTail(Arc<Mutex<Vec<u8>>>);
+
+impl StderrTail {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&sync::lock(&self.0)).into_owned()
+    }
+}
+
 /// Reads the standard error of a server, so that the server never waits for somebody to do it.
 #[derive(Debug)]
 pub(crate) struct LastWords {
-    kept: Arc<Mutex<Vec<u8>>>,
+    kept: StderrTail,
     over: CancellationToken,
     _reading: JoinSet<()>,
 }
 
 impl LastWords {
-    pub(crate) fn listen(mut errors: impl AsyncRead + Send + Unpin + 'static) -> Self {
-        let kept = Arc::new(Mutex::new(Vec::new()));
+    #[cfg(any(feature = "lsp", test))]
+    pub(crate) fn listen(errors: impl AsyncRead + Send + Unpin + 'static) -> Self {
+        Self::listen_into(errors, StderrTail::default())
+    }
+
+    /// Keeps them where somebody can look before the program has ended.
+    pub(crate) fn listen_into(
+        mut errors: impl AsyncRead + Send + Unpin + 'static,
+        kept: StderrTail,
+    ) -> Self {
         let over = CancellationToken::new();
-        let (into, done) = (Arc::clone(&kept), over.clone().drop_guard());
+        let (into, done) = (kept.clone(), over.clone().drop_guard());
         let read = async move {
             let _done = done;
             let mut buffer = vec![0; MAX_BYTES];
             while let Ok(count @ 1..) = errors.read(&mut buffer).await {
-                keep(&mut sync::lock(&into), &buffer[..count]);
+                keep(&mut sync::lock(&into.0), &buffer[..count]);
             }
         };
         let mut reading = JoinSet::new();
@@ -56,7 +74,7 @@ impl LastWords {
     /// The last of what it has said, once it has ended.
     pub(crate) async fn text(&self) -> String {
         _ = timeout(PATIENCE, self.over.cancelled()).await;
-        String::from_utf8_lossy(&sync::lock(&self.kept)).into_owned()
+        self.kept.text()
     }
 }
 
@@ -82,7 +100,7 @@ mod tests {
         let flood = ["x".repeat(1 << 20), "\nError: \u{1b}[31mno\tsuch\u{202e} file\n\n".into()];
         let words = LastWords::listen(std::io::Cursor::new(flood.concat()));
         assert_eq!(words.line().await.unwrap(), "Error: [31mno such file");
-        assert!(sync::lock(&words.kept).len() <= MAX_BYTES);
+        assert!(sync::lock(&words.kept.0).len() <= MAX_BYTES);
         assert_eq!(LastWords::listen(std::io::Cursor::new("")).line().await, None);
         let long = LastWords::listen(std::io::Cursor::new("y".repeat(9000)));
         assert_eq!(long.line().await.unwrap().len(), MAX_CHARS);

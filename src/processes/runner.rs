@@ -126,7 +126,7 @@ impl Runner {
         self.starter.program()
     }
 
-    pub(super) fn environment(&self) -> &Environment {
+    pub(crate) fn environment(&self) -> &Environment {
         &self.environment
     }
 

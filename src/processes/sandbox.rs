@@ -116,6 +116,8 @@ struct View {
     right: Right,
     roots: Vec<PathBuf>,
     session: Option<String>,
+    /// A directory besides the roots, in which the program keeps files of its own.
+    kept: Option<PathBuf>,
 }
 
 /// Knows what other programs obeyed below the roots before a command, and looks again when the
@@ -242,6 +244,18 @@ impl Sandbox {
         self.confine_for(Right::Write, roots, session).await
     }
 
+    /// Like [`Self::confine`], for a program that has a directory of its own: what it keeps there it
+    /// finds at its next start.
+    pub(crate) async fn confine_with_kept(
+        &self,
+        roots: Vec<PathBuf>,
+        kept: PathBuf,
+    ) -> io::Result<Option<Confined>> {
+        let Some(level) = self.level().await else { return Ok(None) };
+        let view = View { level, right: Right::Write, roots, session: None, kept: Some(kept) };
+        self.confine_in(view).await.map(Some)
+    }
+
     /// Like [`Self::confine`], for a command that nobody has approved: files that may hold secrets
     /// are closed to it, where the level can.
     pub(crate) async fn confine_unapproved(
@@ -269,7 +283,8 @@ impl Sandbox {
         session: Option<&str>,
     ) -> io::Result<Option<Confined>> {
         let Some(level) = self.level().await else { return Ok(None) };
-        let view = View { level, right, roots, session: session.map(str::to_owned) };
+        let session = session.map(str::to_owned);
+        let view = View { level, right, roots, session, kept: None };
         self.confine_in(view).await.map(Some)
     }
 
@@ -293,7 +308,13 @@ impl Sandbox {
     fn confine_at(&self, view: &View) -> io::Result<Confined> {
         let View { level, right, .. } = *view;
         let shown = self.shown(view.roots.iter().map(PathBuf::as_path));
-        let ShownPlaces { roots, writable, readable, mut opened } = shown;
+        let ShownPlaces { roots, mut writable, readable, mut opened } = shown;
+        // Nothing in it is obeyed by other programs.
+        let kept = view.kept.as_deref().and_then(|kept| shown::opened(&Shown::as_it_is(kept)));
+        if let Some((kept, handle)) = kept.filter(|(kept, _)| !shown::is_within(kept, &writable)) {
+            writable.push(kept);
+            opened.push(handle);
+        }
         let reads_only = right == Right::Read;
         let network = if reads_only { Network::None } else { self.0.settings.network };
         let base = base(&self.0.runner, level, network);

@@ -107,7 +107,7 @@ async fn m4_a_tool_that_changes_is_gone_until_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn m5_schemas_that_are_huge_deep_circular_or_foreign_cost_only_their_tool() {
+async fn m5_schemas_that_are_huge_or_deep_cost_their_tool_and_what_leads_nowhere_is_left_out() {
     let upstream = Upstream::start();
     let with_schema = |name: &str, schema: Value| json!({ "name": name, "inputSchema": schema });
     let property = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
@@ -133,9 +133,8 @@ async fn m5_schemas_that_are_huge_deep_circular_or_foreign_cost_only_their_tool(
     let script = json!({ "tools": tools, "on_call": [{ "result": text("done") }] });
     let server = allowed(&upstream, &[("s", script, "")]).start().await;
     let names = offered_names(&server, &upstream).await;
-    for gone in ["huge", "deep", "deeper", "circle", "foreign", "file", "none"] {
-        assert!(!names.contains(&format!("mcp__s__{gone}")), "{gone}: {names:?}");
-    }
+    let left = ["bomb", "circle", "file", "fine", "foreign"].map(|name| format!("mcp__s__{name}"));
+    assert_eq!(names, left);
     let bomb = json!({ "a": format!("{}!", "a".repeat(50_000)) });
     let answers =
         told(&server, &upstream, &[("c", "mcp__s__bomb", bomb), call("mcp__s__fine")]).await;

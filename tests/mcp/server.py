@@ -55,6 +55,15 @@ def reach(aims):
     return outcomes
 
 
+def keep(directory):
+    """Leaves a file in a directory, and says whether there was one."""
+    mark = os.path.join(directory, "mark")
+    os.makedirs(directory, exist_ok=True)
+    was_there = os.path.exists(mark)
+    open(mark, "w").close()
+    return "kept it before" if was_there else "kept nothing before"
+
+
 def act(actions, request):
     for action in actions:
         kind, value = next(iter(action.items()))
@@ -66,6 +75,16 @@ def act(actions, request):
             out.flush()
         elif kind == "stderr":
             sys.stderr.write("x" * value)
+        elif kind == "write":
+            sys.stderr.write(value)
+            sys.stderr.flush()
+        elif kind == "keep":
+            text = keep(os.environ[value])
+            send({"id": request["id"], "result": {"content": [{"type": "text", "text": text}]}})
+        elif kind == "kept":
+            sys.stderr.write(keep(os.environ[value]))
+            sys.stderr.flush()
+            os._exit(1)
         elif kind == "send":
             send(value)
         elif kind == "progress":

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::mcp::{McpScope, McpServerStatus, McpServers};
+use crate::mcp::{IncompleteTool, McpScope, McpServerStatus, McpServers};
 
 /// The key whose values may hold keys, so that only its names are shown.
 pub(super) const KEY: &str = "mcp.servers";
@@ -30,7 +30,8 @@ pub(super) async fn report(servers: Option<&McpServers>, keys: usize) -> String 
 }
 
 fn lines(server: &McpServerStatus, keys: usize) -> String {
-    let McpServerStatus { name, state, version, tools, withheld, started_in, scope } = server;
+    let McpServerStatus { name, state, version, tools, withheld, incomplete, started_in, scope } =
+        server;
     let mut text = format!("  {name}: {}", state.name());
     // Writing to a string cannot fail.
     if let Some(why) = state.why() {
@@ -50,6 +51,9 @@ fn lines(server: &McpServerStatus, keys: usize) -> String {
     }
     for tool in withheld {
         _ = writeln!(text, "    {} is not offered: {}", tool.own_name, tool.why);
+    }
+    for IncompleteTool { own_name, left_out } in incomplete {
+        _ = writeln!(text, "    {own_name} is offered without {left_out}");
     }
     text
 }

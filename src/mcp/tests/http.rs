@@ -349,3 +349,150 @@ async fn m5_a_schema_that_is_too_deep_costs_only_its_tool_in_an_event() {
     assert_eq!(answer.unwrap().parts, [McpPart::Text("done".into())]);
     assert!(servers.snapshot().withheld[0].why.contains("deep"), "{:?}", servers.snapshot());
 }
+
+/// An error that names no request.
+fn nameless(status: StatusCode, words: &str) -> Response {
+    let error = json!({"code": -32_000, "message": words});
+    (status, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
+}
+
+#[tokio::test]
+async fn outside_47_an_http_error_that_names_no_request_ends_its_call_with_the_servers_words() {
+    for status in [400, 403, 406, 413, 422, 429, 500, 503] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let calls = Arc::new(AtomicUsize::new(0));
+        let server = server_where(move |request| {
+            let is_first =
+                request["method"] == "tools/call" && calls.fetch_add(1, Ordering::Relaxed) == 0;
+            async move { is_first.then(|| nameless(status, "Not Acceptable: text only")) }
+        })
+        .await;
+        let (servers, answer) = called(&server).await;
+        let words = format!("HTTP {}: Not Acceptable: text only", status.as_u16());
+        assert_eq!(answer.unwrap_err().0, format!("the MCP server web refuses this: {words}"));
+        // The session is as it was.
+        assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+        assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 2));
+    }
+}
+
+#[tokio::test]
+async fn outside_47_an_answer_that_no_call_waits_for_ends_the_call_that_it_answers() {
+    let event = |message: Value| {
+        let begin = Bytes::from(format!("data: {message}\n\n"));
+        let begin = futures::stream::once(async move { Ok::<_, Infallible>(begin) });
+        // The stream stays open.
+        let body = Body::from_stream(begin.chain(futures::stream::pending()));
+        ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+    };
+    let error =
+        json!({"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "no such row"}});
+    let foreign = json!({"jsonrpc": "2.0", "id": 4_711, "result": text("foreign")});
+    let of_another = "its answer is to another request";
+    let list =
+        json!([{"jsonrpc": "2.0", "id": "server-error", "error": {"message": "no such row"}}]);
+    for (message, is_event, words) in [
+        (error.clone(), true, "no such row"),
+        (error, false, "no such row"),
+        (foreign.clone(), true, of_another),
+        (foreign, false, of_another),
+        (list, false, "no such row"),
+    ] {
+        let server = server_that_answers(move || {
+            let message = message.clone();
+            async move { if is_event { event(message) } else { Json(message).into_response() } }
+        })
+        .await;
+        let (_servers, answer) = called(&server).await;
+        assert_eq!(answer.unwrap_err().0, format!("the MCP server web refuses this: {words}"));
+    }
+}
+
+/// A server that forgets its sessions when it is told to, and then answers so.
+async fn forgetful(answer: fn() -> Response) -> (Scripted, Arc<AtomicUsize>) {
+    let session = Arc::new(AtomicUsize::new(1));
+    let now = Arc::clone(&session);
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&asked);
+    let route = move |method: Method, headers: HeaderMap, body: Bytes| {
+        let session = format!("s{}", now.load(Ordering::Relaxed));
+        let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let name = request["method"].as_str().unwrap_or_default().to_owned();
+        sync::lock(&noted).push(name.clone());
+        let sent = headers.get("mcp-session-id").and_then(|sent| sent.to_str().ok());
+        let is_known = name == "initialize" || sent == Some(session.as_str());
+        async move {
+            if !is_known && method == Method::POST {
+                return answer();
+            }
+            let mut usual = usual_answer(&method, &request);
+            usual.headers_mut().insert("mcp-session-id", session.parse().unwrap());
+            usual
+        }
+    };
+    let url = serve(Router::new().route("/mcp", any(route))).await + "/mcp";
+    (Scripted { url, asked }, session)
+}
+
+#[tokio::test]
+async fn outside_16_a_session_that_is_lost_in_any_words_is_begun_anew() {
+    let answers: [fn() -> Response; 9] = [
+        || nameless(StatusCode::BAD_REQUEST, "Bad Request: No valid session ID provided"),
+        || nameless(StatusCode::UNAUTHORIZED, "Session not found"),
+        || nameless(StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        || nameless(StatusCode::OK, "Server not initialized"),
+        || (StatusCode::BAD_REQUEST, "Invalid session ID").into_response(),
+        || (StatusCode::INTERNAL_SERVER_ERROR, "oops").into_response(),
+        || Json(json!({"error": "Session not found"})).into_response(),
+        || {
+            let event = "event: message\ndata: {\"error\":\"Session not found\"}\n\n";
+            ([(header::CONTENT_TYPE, "text/event-stream")], event).into_response()
+        },
+        || (StatusCode::CONFLICT, Json(json!({"error": "unknown session"}))).into_response(),
+    ];
+    for answer in answers {
+        let (server, session) = forgetful(answer).await;
+        let (servers, first) = called(&server).await;
+        assert!(first.is_ok(), "{first:?}");
+        session.fetch_add(1, Ordering::Relaxed);
+
+        assert!(call(&servers).await.is_err());
+
+        server.starts(2).await;
+        until(&servers, "web", |state| *state == McpState::Ready).await;
+        assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+        assert_eq!(server.count("tools/call"), 3);
+    }
+}
+
+#[tokio::test]
+async fn outside_16_a_server_that_forgets_sessions_often_stays_in_use() {
+    let gone = || nameless(StatusCode::NOT_FOUND, "Session not found");
+    let (server, session) = forgetful(gone).await;
+    let (servers, first) = called(&server).await;
+    assert!(first.is_ok(), "{first:?}");
+    for starts in 2..8 {
+        session.fetch_add(1, Ordering::Relaxed);
+        assert!(call(&servers).await.is_err());
+        server.starts(starts).await;
+        until(&servers, "web", |state| *state == McpState::Ready).await;
+    }
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("done".into())]);
+}
+
+#[tokio::test]
+async fn a_401_to_the_list_of_tools_says_that_the_server_needs_a_key() {
+    for answer in [
+        refusal,
+        || StatusCode::UNAUTHORIZED.into_response(),
+        || nameless(StatusCode::UNAUTHORIZED, "no key"),
+    ] {
+        let server =
+            server_where(
+                move |request| async move { (request["method"] == "tools/list").then(answer) },
+            )
+            .await;
+        assert_eq!(state_of(&server.url).await, McpState::NeedsAuth);
+        assert_eq!(server.count("initialize"), 1);
+    }
+}

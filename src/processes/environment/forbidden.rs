@@ -36,14 +36,38 @@ const BEGINNINGS: [&str; 8] =
 /// Parts of names that hold keys. No key is given to a command.
 const KEYS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 
+/// Beginnings of variables by which an interpreter runs nothing but what its own command line
+/// could name as well.
+const OF_INTERPRETERS: [&str; 7] = [
+    "PYTHON",
+    "NODE_OPTIONS",
+    "PERL",
+    "RUBY",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+];
+
 /// Whether commands are never given a variable of this name by a settings file.
 pub(crate) fn is_forbidden(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let is_name = upper.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    !is_name
-        || NAMES.contains(&upper.as_str())
-        || BEGINNINGS.iter().any(|beginning| upper.starts_with(beginning))
-        || KEYS.iter().any(|part| upper.contains(part))
+    !is_name(&upper) || is_obeyed(&upper) || KEYS.iter().any(|part| upper.contains(part))
+}
+
+/// The same for a server whose command stands in the same file. A key is its own there.
+pub(crate) fn is_forbidden_to_server(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let is_of_interpreter = OF_INTERPRETERS.iter().any(|beginning| upper.starts_with(beginning));
+    !is_name(&upper) || (is_obeyed(&upper) && !is_of_interpreter)
+}
+
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Whether a variable makes programs run other code, or is the server's to set.
+fn is_obeyed(upper: &str) -> bool {
+    NAMES.contains(&upper) || BEGINNINGS.iter().any(|beginning| upper.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -67,6 +91,12 @@ mod tests {
             "A B",
         ] {
             assert!(is_forbidden(name), "{name}");
+        }
+        for name in ["PATH", "LD_PRELOAD", "GIT_SSH_COMMAND", "TOOLHAND_API_KEY", "A B"] {
+            assert!(is_forbidden_to_server(name), "{name}");
+        }
+        for name in ["GITHUB_TOKEN", "X_API_KEY", "PYTHONUNBUFFERED", "NODE_OPTIONS", "CI"] {
+            assert!(!is_forbidden_to_server(name), "{name}");
         }
         for name in ["CI", "RUST_LOG", "FOO", "PROJECT_NAME", "http_proxy"] {
             assert!(!is_forbidden(name), "{name}");

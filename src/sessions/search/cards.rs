@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::{Found, MAX_SESSIONS, Search};
 use crate::ids::SessionId;
 use crate::sessions::address::NamedTurn;
+use crate::sessions::delivery_state::is_interrupted;
 use crate::sessions::matching::{self, Point, Tree, Turn, ids_fit};
 use crate::store::rows::TurnStatus;
 use crate::store::{StoreError, TurnKey};
@@ -28,7 +29,7 @@ impl Search<'_> {
             let tree = self.tree(&row.session).await?;
             let Some(point) = self.behind_cards(&tree, named).await? else {
                 // Nothing but its own answer takes up what a turn has left open.
-                if row.status == TurnStatus::Finished || matching::is_interrupted(row.status) {
+                if row.status == TurnStatus::Finished || is_interrupted(row.status) {
                     let behind = Point { turn: Some(row.id), links: 0, users: 0 };
                     changed.get_or_insert((row.session, tree, behind));
                 }
@@ -87,10 +88,12 @@ impl Search<'_> {
             return Ok(None);
         };
         for turn in tree.continuing(&named.turn) {
-            let (id, status) = (turn.row.id.clone(), turn.row.status);
+            let id = turn.row.id.clone();
+            let status = turn.row.status;
+            let delivery = turn.delivery();
             let (said, sent) = self.link_shown(turn).await?;
             let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
-            if ids_fit(link, &sent, status) && matching::shows(link, &said, status) {
+            if ids_fit(link, &sent, status) && matching::shows(link, &said, delivery) {
                 return Ok(Some(Point { turn: Some(id), links: named.links, users: 0 }));
             }
         }
@@ -128,6 +131,6 @@ impl Search<'_> {
 
 /// The point behind a turn that was stopped before it said anything: only its cards are there.
 fn stopped_in_silence(tree: &Tree, named: &NamedTurn, users: usize) -> Option<Point> {
-    let turn = tree.get(&named.turn).filter(|turn| turn.is_interrupted())?;
+    let turn = tree.get(&named.turn).filter(|turn| turn.delivery().may_be_cut())?;
     Some(Point { turn: Some(turn.row.id.clone()), links: named.links, users })
 }
