@@ -8,10 +8,11 @@ mod agent;
 mod arguments;
 mod frontmatter;
 mod load;
+mod parsed;
 mod skill;
 mod source;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +27,9 @@ use crate::sync;
 use crate::trust::TrustState;
 use crate::workspace::{ReadableRoot, Workspace};
 use crate::{clock, live_file};
+
+/// Texts that are kept to be logged once.
+const MAX_LOGGED: usize = 4_000;
 
 /// Whose file it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,8 @@ pub(crate) struct DefinitionSet {
     pub(crate) skipped: Vec<SkippedDefinition>,
     /// How many more were skipped.
     pub(crate) skipped_more: usize,
+    /// What is to be told of files that count.
+    pub(crate) remarks: Vec<DefinitionRemark>,
 }
 
 /// A file or directory that does not count.
@@ -63,6 +69,16 @@ pub(crate) struct SkippedDefinition {
     pub(crate) path: PathBuf,
     /// It follows the path.
     pub(crate) reason: String,
+    /// It was not looked at, because the workspace is not trusted.
+    is_untrusted: bool,
+}
+
+/// What of a file that counts was not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DefinitionRemark {
+    pub(crate) path: PathBuf,
+    /// It follows the path.
+    pub(crate) text: String,
 }
 
 /// A skill that is used.
@@ -81,6 +97,8 @@ pub(crate) struct Definitions {
     settings_files: Arc<SettingsFiles>,
     /// By the roots of the workspaces, of which the operator names a few.
     workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Known>>>>>,
+    /// What the log was told of files, so that it is told once.
+    logged: Mutex<HashSet<(PathBuf, String)>>,
 }
 
 /// The definitions, and the file versions that tell whether they are still current.
@@ -99,6 +117,7 @@ impl Definitions {
             user_dir: user_dir.map(Path::to_owned),
             settings_files,
             workspaces: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
@@ -126,9 +145,38 @@ impl Definitions {
             skipped = set.skipped.len(),
             "read the definitions"
         );
+        self.log(&set);
         let seen = places.into_iter().map(|place| (place.source.scope, place.source.into_seen()));
         *known = Some(Known::new(Arc::clone(&set), seen.collect()));
         set
+    }
+
+    /// Tells the log what does not count, and what is odd in the rest, each once.
+    fn log(&self, set: &DefinitionSet) {
+        let mut logged = sync::lock(&self.logged);
+        if MAX_LOGGED <= logged.len() {
+            logged.clear();
+        }
+        let mut is_new =
+            |path: &Path, text: &str| logged.insert((path.to_owned(), text.to_owned()));
+        for SkippedDefinition { path, reason, is_untrusted } in &set.skipped {
+            if !is_untrusted && is_new(path, reason) {
+                tracing::warn!(path = %path.display(), reason, "a definition is left out");
+            }
+        }
+        for DefinitionRemark { path, text } in &set.remarks {
+            if is_new(path, text) {
+                tracing::warn!(path = %path.display(), remark = text, "a definition is odd");
+            }
+        }
+        let untrusted = set.skipped.iter().filter(|skipped| skipped.is_untrusted).count();
+        let first = set.skipped.iter().find(|skipped| skipped.is_untrusted);
+        if let Some(SkippedDefinition { path, reason, .. }) = first
+            && is_new(path, reason)
+        {
+            let first = path.display();
+            tracing::warn!(%first, reason, count = untrusted, "untrusted definitions are left out");
+        }
     }
 
     /// The skill as its file holds it now. Blocks. The error is a sentence.

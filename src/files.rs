@@ -13,7 +13,6 @@ pub(crate) use self::read_state::{
 use self::settings_guard::SettingsGuard;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
-pub(crate) mod encoding;
 pub(crate) mod line_ends;
 mod locks;
 pub mod measured;

@@ -14,6 +14,7 @@ pub(crate) mod text;
 pub(crate) mod units;
 
 // Vocabulary: the types and helpers that every layer above uses.
+pub(crate) mod encoding;
 pub(crate) mod errors;
 pub(crate) mod ids;
 pub(crate) mod input_schema;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::text::is_hidden;
+use crate::text::without_hidden;
 
 const STARTED: &str = "→ ";
 const ENDED: &str = "✓ ";
@@ -117,7 +117,8 @@ fn one_line(text: &str) -> String {
 
 fn one_line_within(text: &str, max_chars: usize) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let line: String = shown.filter(|c| !is_hidden(*c)).take(max_chars + 1).collect();
+    let line: String = shown.collect();
+    let line: String = without_hidden(&line).chars().take(max_chars + 1).collect();
     match line.char_indices().nth(max_chars) {
         Some((cut, _)) => format!("{}…", line[..cut].trim()),
         None => line.trim().to_owned(),

@@ -104,18 +104,121 @@ pub(crate) fn printable(name: &[u8]) -> String {
 }
 
 /// `text` without the characters that nobody sees and a model reads: tags, characters that change
-/// the direction of writing, those without a width, and control characters.
+/// the direction of writing, those without a width, and control characters. The one rule for all
+/// foreign text. What scripts and emoji need to be written stays: see [`needed_of`].
 pub(crate) fn without_hidden(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c| is_hidden(c) || is_emoji_selector(c)) {
+    if !text.contains(is_unseen_alone) {
         return Cow::Borrowed(text);
     }
-    let mut last = ' ';
-    let is_shown = |c: &char| {
-        let is_shown = !is_hidden(*c) && (!is_emoji_selector(*c) || has_two_forms(last));
-        last = if is_shown { *c } else { last };
-        is_shown
-    };
-    Cow::Owned(text.chars().filter(is_shown).collect())
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(is_unseen_alone) {
+        shown.push_str(&rest[..start]);
+        let run = &rest[start..];
+        let end = run.find(|c| !is_unseen_alone(c)).unwrap_or(run.len());
+        let (run, behind) = run.split_at(end);
+        let before = shown.chars().next_back();
+        let kept = needed_of(run, before, behind.chars().next());
+        shown.extend(kept);
+        rest = behind;
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// Whether nobody sees the character where it stands alone.
+fn is_unseen_alone(c: char) -> bool {
+    is_hidden(c) || is_emoji_selector(c)
+}
+
+/// What is needed of a run of unseen characters between these two: the tags of a flag; else the
+/// choice between emoji and sign, and one character that joins, parts or varies its neighbours.
+/// The rest of the run could only be a message to a model.
+fn needed_of(run: &str, before: Option<char>, after: Option<char>) -> impl Iterator<Item = char> {
+    let flag = if before == Some(BLACK_FLAG) { flag_tags(run) } else { "" };
+    let has_forms = before.is_some_and(has_two_forms);
+    let selector = run.chars().find(|c| has_forms && is_emoji_selector(*c));
+    let joiner = run.chars().find(|c| is_needed_between(*c, before, after));
+    flag.chars().chain(selector).chain(joiner)
+}
+
+/// Begins the flags of countries that are parts of others.
+const BLACK_FLAG: char = '\u{1f3f4}';
+
+/// The tags of the three flags that Unicode recommends: England, Scotland and Wales.
+const FLAGS: [&str; 3] = [
+    "\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+    "\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+    "\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}",
+];
+
+/// The tags of a flag that the run begins with.
+fn flag_tags(run: &str) -> &str {
+    let flag = FLAGS.into_iter().find(|flag| run.starts_with(flag));
+    flag.unwrap_or_default()
+}
+
+/// Whether writing needs the unseen character between these two.
+fn is_needed_between(c: char, before: Option<char>, after: Option<char>) -> bool {
+    let is_either = |is: fn(char) -> bool| before.is_some_and(is) || after.is_some_and(is);
+    let are_both = |is: fn(char) -> bool| before.is_some_and(is) && after.is_some_and(is);
+    match c {
+        ZERO_WIDTH_NON_JOINER => is_either(is_of_joining_script),
+        ZERO_WIDTH_JOINER => is_either(is_of_joining_script) || are_both(is_picture),
+        ZERO_WIDTH_SPACE => are_both(is_of_script_without_blanks),
+        // Mongolian letters have variants, and vowels that stand apart.
+        '\u{180b}'..='\u{180f}' => before.is_some_and(|c| matches!(c, '\u{1800}'..='\u{18af}')),
+        _ => false,
+    }
+}
+
+const ZERO_WIDTH_SPACE: char = '\u{200b}';
+const ZERO_WIDTH_NON_JOINER: char = '\u{200c}';
+const ZERO_WIDTH_JOINER: char = '\u{200d}';
+
+/// Whether the character is of a script whose letters join, so that words differ by whether they
+/// do: those from Hebrew and Arabic to Mandaic, the Indic ones and their kin, and Mongolian.
+fn is_of_joining_script(c: char) -> bool {
+    matches!(
+        c,
+        '\u{590}'..='\u{dff}'
+            | '\u{f00}'..='\u{109f}'
+            | '\u{1700}'..='\u{18af}'
+            | '\u{1900}'..='\u{1aaf}'
+            | '\u{1b00}'..='\u{1c7f}'
+            | '\u{1cd0}'..='\u{1cff}'
+            | '\u{a800}'..='\u{a8ff}'
+            | '\u{a900}'..='\u{a95f}'
+            | '\u{a980}'..='\u{aaff}'
+            | '\u{abc0}'..='\u{abff}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{fefc}'
+            | '\u{10a00}'..='\u{10aff}'
+            | '\u{10b80}'..='\u{10baf}'
+            | '\u{10d00}'..='\u{10fff}'
+            | '\u{11000}'..='\u{11fff}'
+            | '\u{1e900}'..='\u{1e95f}'
+    )
+}
+
+/// Whether the character is of a script that puts no blanks between words, where a blank without
+/// a width may stand instead: Thai, Lao, Tibetan, Burmese, Khmer and their kin.
+fn is_of_script_without_blanks(c: char) -> bool {
+    matches!(
+        c,
+        '\u{e00}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{1950}'..='\u{19ff}'
+            | '\u{1a20}'..='\u{1aaf}'
+            | '\u{1b00}'..='\u{1b7f}'
+            | '\u{a980}'..='\u{a9ff}'
+            | '\u{aa60}'..='\u{aadf}'
+    )
+}
+
+/// Whether the character may be a part of a picture that several emoji make together.
+fn is_picture(c: char) -> bool {
+    matches!(c, '\u{203c}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
 /// Chooses whether the character before it is an emoji or plain.
@@ -133,6 +236,8 @@ pub(crate) fn shown_line(text: &str) -> String {
     one_line(&without_hidden(text))
 }
 
+/// Whether a reader does not see the character, wherever it stands. [`without_hidden`] knows what
+/// is needed all the same.
 pub(crate) fn is_hidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
         || matches!(
@@ -197,6 +302,56 @@ mod tests {
         ] {
             assert_eq!(without_hidden(text), shown);
         }
+    }
+
+    #[test]
+    fn outside_21_joiners_stay_where_scripts_and_emoji_need_them() {
+        for text in [
+            "می\u{200c}خواهم",
+            "CPU\u{200c}ها",
+            "«کتاب»\u{200c}ها",
+            "ه\u{200d}.",
+            "क्\u{200d}ष",
+            "र\u{200d}्य",
+            "ന്\u{200d}",
+            "ශ්\u{200d}රී",
+            "👨\u{200d}👩\u{200d}👧",
+            "👩🏽\u{200d}💻",
+            "❤\u{fe0f}\u{200d}🔥",
+            "🏳\u{fe0f}\u{200d}🌈",
+            "🏴\u{200d}☠\u{fe0f}",
+            "🏃\u{200d}♀\u{fe0f}",
+            "🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+            "ភាសា\u{200b}ខ្មែរ",
+            "ᠬ\u{180b}ᠠ",
+            "ᠨ\u{180e}ᠠ",
+        ] {
+            assert_eq!(without_hidden(text), text);
+        }
+    }
+
+    #[test]
+    fn outside_21_no_message_hides_among_joiners() {
+        for (text, shown) in [
+            ("pass\u{200c}word\u{200d}", "password"),
+            ("für\u{200c}\u{200d}\u{200b}", "für"),
+            ("漢\u{200b}字\u{200d}", "漢字"),
+            ("a\u{200d}😀", "a😀"),
+            ("😀\u{200d}a", "😀a"),
+            ("م\u{200c}\u{200d}\u{200c}\u{200b}\u{2060}ی", "م\u{200c}ی"),
+            ("م\u{202e}\u{200c}\u{e0061}ی", "م\u{200c}ی"),
+            ("م\u{200f}ی", "می"),
+            ("😀\u{e0072}\u{e0075}\u{e006e}\u{e007f}", "😀"),
+            ("🏴\u{e0072}\u{e0075}\u{e006e}\u{e007f}", "🏴"),
+            ("🏴\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e0061}\u{e007f}", "🏴"),
+            ("ก\u{200b}a\u{200b}ข", "กaข"),
+            ("\u{200d}\u{200c}", ""),
+        ] {
+            assert_eq!(without_hidden(text), shown, "{text:?}");
+            assert_eq!(without_hidden(shown), shown, "{shown:?}");
+        }
+        let many = "\u{200d}".repeat(1_000_000);
+        assert_eq!(without_hidden(&format!("م{many}ی")), "م\u{200d}ی");
     }
 
     #[test]

@@ -528,3 +528,40 @@ async fn each_project_of_a_server_is_reported() {
     let workspace = server.workspace().canonicalize().expect("a path");
     assert_eq!(roots, [&json!(workspace.join("one")), &json!(workspace.join("two"))]);
 }
+
+#[tokio::test]
+async fn outside_lsp_a_symbol_without_a_file_asks_every_server_of_the_workspace() {
+    let upstream = Upstream::start();
+    let builder = builder(&upstream).file("server.py", SCRIPT);
+    let (script, log) = (builder.workspace().join("server.py"), builder.workspace().join(LOG));
+    let table = |name: &str, mode: &str| {
+        let arguments = json!([script, mode, log]);
+        format!(
+            "[lsp.servers.{name}]\ncommand = \"/usr/bin/python3\"\nargs = {arguments}\n\
+             extensions = {{ \".{name}\" = \"{name}\" }}\nroots = [\"{name}.toml\"]\n"
+        )
+    };
+    let tables = [table("one", "symbols"), table("two", "symbols"), table("three", "symbols-no")];
+    let server = builder
+        .tables(&tables.concat())
+        .file("back/one.toml", "")
+        .file("back/main.x", "fn wanted() {}\n")
+        .file("front/two.toml", "")
+        .file("front/main.x", "function wanted() {}\n")
+        .file("three.toml", "")
+        .start()
+        .await;
+    for (name, path) in [("query", None), ("symbol", None), ("query", Some("."))] {
+        let input = json!({ "operation": "workspaceSymbol", name: "wanted", "filePath": path });
+        let answer = one(&server, &upstream, ("c", "LSP", input)).await;
+        has(
+            &answer,
+            &[
+                "back/main.x:1:1 function wanted: fn wanted() {}",
+                "front/main.x:1:1 function wanted: function wanted() {}",
+                "(not answered: three does not offer workspace/symbol)",
+            ],
+        );
+    }
+    has(&self::log(&server), &["symbol back wanted", "symbol front wanted"]);
+}

@@ -301,3 +301,42 @@ async fn x8_a_skill_gives_a_subagent_no_tool_that_it_lacks() {
     }
     assert_eq!(answers.len(), 5);
 }
+
+#[tokio::test]
+async fn outside_38_39_42_51_files_that_were_written_for_other_agents_count() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).start().await;
+    definitions(
+        &server,
+        &[
+            (
+                "~/.claude/skills/group/review/SKILL.md",
+                "---\nname: Code Review\ndescription: Reviews. Triggers on: review\n---\nLook at \
+                 $1: می\u{200c}خواهم.",
+            ),
+            (
+                "~/.claude/commands/ship.md",
+                "---\nargument-hint: [--strict] [--json]\n---\nShip $ARGUMENTS.",
+            ),
+        ],
+    );
+    let wide = "---\ndescription: Für alle\n---\nIn UTF-16.".encode_utf16();
+    let wide: Vec<u8> = [0xfeff].into_iter().chain(wide).flat_map(u16::to_le_bytes).collect();
+    let directory = home(&server).join(".claude/skills/wide");
+    fs::create_dir_all(&directory).expect("a directory");
+    fs::write(directory.join("SKILL.md"), wide).expect("a file");
+    let answers =
+        told_of(&server, &upstream, &[&[skill("review", "src")], &[skill("wide", "")]]).await;
+    assert!(answers[0].ends_with("Look at src: می\u{200c}خواهم."), "{answers:?}");
+    assert!(answers[1].ends_with("In UTF-16."), "{answers:?}");
+    let first = &upstream.requests()[0].json()["messages"][0]["content"];
+    let prompt = first.as_str().expect("text");
+    assert!(prompt.contains("Reviews. Triggers on: review"), "{prompt}");
+    assert!(prompt.contains("Für alle"), "{prompt}");
+
+    upstream.round(says("Shipped."));
+    let answer = server.client().chat(&conversation(&[user("/ship --json")])).await;
+    assert_eq!(answer.text(), "Shipped.");
+    let sent = upstream.requests().pop().expect("a request").json().to_string();
+    assert!(sent.contains("Ship --json."), "{sent}");
+}

@@ -156,6 +156,69 @@ async fn pages_of_every_kind_are_read_or_refused_in_words() {
 }
 
 #[tokio::test]
+async fn outside_21_27_48_pages_as_they_are() {
+    let persian = "<p>می\u{200c}خواهم 👨\u{200d}👩\u{200d}👧 pass\u{200c}word";
+    let article =
+        "<p>A sentence of the article, with some commas, and more of them.</p>".repeat(20);
+    let guide = format!(
+        "<body><nav>Home</nav><main><article>{article}<aside class='starlight-aside' \
+         aria-label=Caution><p>Mind the gap.</p></aside><h2 class=accordion-header><button \
+         class=accordion-button data-bs-toggle=collapse>Why this?</button></h2><div \
+         class=accordion-collapse>Because.</div>{article}</article></main><div class=comments>\
+         <p>An answer.</p></div><footer>Imprint</footer>"
+    );
+    let moved = "<head><title>Moved</title><link rel=canonical href='https://docs.example/new'>\
+                 <meta http-equiv=refresh content='0; url=/new'></head>\
+                 <noscript>Go to the new page.</noscript>";
+    let site = Site::start(vec![
+        ("/persian", html(persian)),
+        ("/raw.md", page_of("200 OK", "application/octet-stream", "# Für alle\n")),
+        ("/raw.ts", page_of("200 OK", "application/typescript", "let x: number = 1;\n")),
+        ("/zip", page_of("200 OK", "application/octet-stream", b"PK\x03\x04\x14\0\0\0")),
+        ("/guide", html(&guide)),
+        ("/moved", html(moved)),
+        ("/gone", b"HTTP/1.1 302 Found\r\nlocation: https://no.such.invalid/x\r\n\r\n".to_vec()),
+    ]);
+    let upstream = Upstream::start();
+    let server = builder(&upstream, &site).start().await;
+    let moved = format!("The page sends its readers on to: {}", site.url("/new"));
+    for (path, parts) in [
+        ("/persian", vec!["می\u{200c}خواهم 👨\u{200d}👩\u{200d}👧 password"]),
+        ("/raw.md", vec!["# Für alle"]),
+        ("/raw.ts", vec!["let x: number = 1;"]),
+        ("/zip", vec!["of the type application/octet-stream"]),
+        (
+            "/guide",
+            vec![
+                "Mind the gap.",
+                "## Why this?",
+                "Because.",
+                "An answer.",
+                "(this is the article of the page; 11 of its ",
+            ],
+        ),
+        (
+            "/moved",
+            vec![
+                "Title: Moved",
+                "Canonical address: https://docs.example/new",
+                &moved,
+                "Go to the new page.",
+            ],
+        ),
+        ("/gone", vec!["the page redirects to a host whose name could not be resolved"]),
+    ] {
+        let answer = fetched(&server, &upstream, &site.url(path)).await;
+        for part in parts {
+            assert!(answer.contains(part), "{path}: no {part:?} in {answer}");
+        }
+        assert!(!answer.contains("Imprint"), "{answer}");
+    }
+    let asked = site.heard().concat().to_ascii_lowercase();
+    assert!(asked.contains("accept: text/markdown,text/html;q=0.9"), "{asked}");
+}
+
+#[tokio::test]
 async fn of_an_error_at_most_2000_characters_are_shown() {
     let long = format!("<p>{}", "\u{fc}".repeat(3_000));
     let site = Site::start(vec![("/", page_of("403 Forbidden", "text/html; charset=utf-8", long))]);

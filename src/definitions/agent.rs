@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{names, split};
+use super::frontmatter::{ReadFrontmatter, names, split};
+use super::parsed::ParsedDefinition;
 use crate::text::{self, shown_line};
 
 /// The names of the agents that the server brings. No file may take one of them, in whatever
@@ -58,16 +59,19 @@ struct Frontmatter {
 }
 
 impl AgentDefinition {
-    /// Reads a file. The error follows its name.
-    pub(super) fn parse(file: &str, origin: DefinitionOrigin) -> Result<Self, String> {
+    /// Reads a file, whose name without its ending is `stem`. The error follows its name.
+    pub(super) fn parse(
+        file: &str,
+        stem: &str,
+        origin: DefinitionOrigin,
+    ) -> Result<ParsedDefinition<Self>, String> {
         let file = text::without_hidden(file);
         let parts = split(&file)?;
-        let written: Frontmatter = parts.read()?;
         if !parts.has_frontmatter() {
             return Err(NO_FRONTMATTER.to_owned());
         }
-        let name = written.name.ok_or("has no name; add a line `name: …`")?;
-        check_name(&name)?;
+        let ReadFrontmatter { values: written, remark } = parts.read::<Frontmatter>()?;
+        let (name, name_remark) = name_of(written.name.as_deref(), stem)?;
         let description = shown_line(&written.description.unwrap_or_default());
         if description.is_empty() {
             return Err("has no description; add a line `description: …` that says when to use it"
@@ -79,7 +83,7 @@ impl AgentDefinition {
         if written.max_turns == Some(0) {
             return Err("maxTurns must be at least 1".to_owned());
         }
-        Ok(Self {
+        let definition = Self {
             name,
             description: text::first_chars(&description, MAX_DESCRIPTION).to_owned(),
             tools: written.tools,
@@ -89,22 +93,54 @@ impl AgentDefinition {
             permission_mode: written.permission_mode.map(|mode| shown_line(&mode)),
             prompt: parts.text.into(),
             origin,
-        })
+        };
+        let remarks = [remark, name_remark].into_iter().flatten().collect();
+        Ok(ParsedDefinition { definition, remarks })
     }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
-    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_name = name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c == '-');
-    if BUILT_IN_AGENTS.iter().any(|built_in| built_in.eq_ignore_ascii_case(name)) {
+/// The agent's own name; where it has none that can be one, that of its file. Comes with a remark
+/// where it is not the one that the file gives.
+fn name_of(own: Option<&str>, stem: &str) -> Result<(String, Option<String>), String> {
+    let (name, remark) = match own {
+        Some(own) if is_name(own) || is_built_in(own) => (own.to_owned(), None),
+        own => {
+            let name = if is_name(stem) { stem.to_owned() } else { plain_name(stem) };
+            let why = own.map_or_else(|| "has no name".to_owned(), no_name);
+            let remark = format!("{why}; after its file it is called {name}");
+            (name, Some(remark))
+        }
+    };
+    if is_built_in(&name) {
         return Err(format!("{name} is the name of a built-in agent"));
     }
-    if !is_name || name.len() > MAX_NAME {
-        return Err(format!(
-            "{name:?} is no name: small letters, digits and -, at most {MAX_NAME} characters"
-        ));
+    if !is_name(&name) {
+        return Err(no_name(stem));
     }
-    Ok(())
+    Ok((name, remark))
+}
+
+fn is_built_in(name: &str) -> bool {
+    BUILT_IN_AGENTS.iter().any(|built_in| built_in.eq_ignore_ascii_case(name))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |c: char| is_letter(c) || c == '-';
+    name.starts_with(is_letter) && name.chars().all(is_part) && name.len() <= MAX_NAME
+}
+
+fn no_name(name: &str) -> String {
+    let name = text::quoted_name(name);
+    format!("\"{name}\" is no name: small letters, digits and -, at most {MAX_NAME} characters")
+}
+
+/// A name made of another one: in small letters, with `-` for all that a name cannot have.
+fn plain_name(name: &str) -> String {
+    let small = name.to_ascii_lowercase();
+    let words = small.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let plain = words.collect::<Vec<_>>().join("-");
+    text::prefix(&plain, MAX_NAME).trim_end_matches('-').to_owned()
 }
 
 /// To ignore what stands in parentheses would give the agent more than its file says.
@@ -131,7 +167,8 @@ mod tests {
 
     fn parse(file: &str) -> Result<AgentDefinition, String> {
         let path = PathBuf::from("/home/me/.claude/agents/a.md");
-        AgentDefinition::parse(file, DefinitionOrigin::of_user(path))
+        let parsed = AgentDefinition::parse(file, "my-agent", DefinitionOrigin::of_user(path))?;
+        Ok(parsed.definition)
     }
 
     fn fault(frontmatter: &str) -> String {
@@ -164,13 +201,46 @@ mod tests {
         insta::assert_snapshot!(fault("name: a\ndescription: b\ntools: '*'"), @r#""*" is no name of a tool"#);
         insta::assert_snapshot!(fault("name: expl\u{200b}ore\ndescription: b"), @"explore is the name of a built-in agent");
         insta::assert_snapshot!(fault("name: Explore\ndescription: b"), @"Explore is the name of a built-in agent");
-        insta::assert_snapshot!(fault("name: ../a\ndescription: b"), @r#""../a" is no name: small letters, digits and -, at most 64 characters"#);
         insta::assert_snapshot!(fault("name: a"), @"has no description; add a line `description: …` that says when to use it");
         insta::assert_snapshot!(fault("name: a\ndescription: ' '"), @"has no description; add a line `description: …` that says when to use it");
-        insta::assert_snapshot!(fault("description: b"), @"has no name; add a line `name: …`");
         insta::assert_snapshot!(fault("name: a\ndescription: b\nmaxTurns: 0"), @"maxTurns must be at least 1");
         insta::assert_snapshot!(fault("name: a\ndescription: b\nmaxTurns: -1"), @"line 4: `maxTurns` takes a whole number from 1 on");
         insta::assert_snapshot!(parse("Just text").unwrap_err(), @"has no frontmatter: a line `---`, one with `name: …` and one with `description: …`, and a line `---` stand first in the file of an agent");
-        assert!(fault(&format!("name: {}\ndescription: b", "a".repeat(65))).contains("is no name"));
+    }
+
+    #[test]
+    fn outside_40_an_agent_without_a_name_of_its_own_has_its_files() {
+        let name = |own: &str, stem: &str| {
+            let origin = DefinitionOrigin::of_user(PathBuf::new());
+            let file = format!("---\n{own}description: b\n---\n");
+            let parsed = AgentDefinition::parse(&file, stem, origin)?;
+            Ok::<_, String>((parsed.definition.name, parsed.remarks.join("|")))
+        };
+        let named = |own: &str, stem: &str| name(own, stem).unwrap().0;
+        assert_eq!(name("name: own\n", "file"), Ok(("own".to_owned(), String::new())));
+        assert_eq!(named("", "file"), "file");
+        assert_eq!(named("name: Code Reviewer\n", "code-reviewer"), "code-reviewer");
+        assert_eq!(named("name: code_reviewer\n", "Code_Reviewer v2"), "code-reviewer-v2");
+        assert_eq!(named("name: ../a\n", "a"), "a");
+        assert_eq!(named(&format!("name: {}\n", "a".repeat(65)), "long"), "long");
+        insta::assert_snapshot!(name("name: Code Reviewer\n", "code-reviewer").unwrap().1, @r#""Code Reviewer" is no name: small letters, digits and -, at most 64 characters; after its file it is called code-reviewer"#);
+        assert!(name("", "explore").unwrap_err().contains("built-in"));
+        assert!(name("", "日本語").unwrap_err().contains("is no name"));
+    }
+
+    #[test]
+    fn outside_41_agents_of_wizards_are_read() {
+        let example = "Use this agent when X. Examples: <example>Context: Y. user: \"Do Z\" \
+                       assistant: \"Yes\"</example>";
+        let one_line =
+            format!("---\nname: a\ndescription: {example}\nmodel: opus\ncolor: red\n---\nBe.");
+        let several =
+            one_line.replace(": <example>", ":\n<example>\n").replace(" user:", "\nuser:");
+        for file in [one_line, several] {
+            let agent = parse(&file).unwrap();
+            assert_eq!((agent.name.as_str(), agent.model.as_deref()), ("a", Some("opus")));
+            let description = agent.description.replace("<example> ", "<example>");
+            assert_eq!(description, example);
+        }
     }
 }

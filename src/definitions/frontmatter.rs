@@ -1,5 +1,7 @@
 //! Splits a definition's file into its YAML frontmatter and its text, and reads the former.
 
+mod line_by_line;
+
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, alias_limits, budget, options};
@@ -18,21 +20,33 @@ const MAX_ANCHORS: usize = 16;
 pub(super) struct Parts<'a> {
     /// Without the lines around it; `None` if the file has none.
     frontmatter: Option<&'a str>,
+    /// The lines up to the one with `---`.
+    lines_before: usize,
     /// What follows it, without empty lines around it.
     pub(super) text: &'a str,
 }
 
+/// What a frontmatter says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ReadFrontmatter<T> {
+    pub(super) values: T,
+    /// Why it had to be read line by line, with the number of a line.
+    pub(super) remark: Option<String>,
+}
+
 /// The error follows the name of the file.
 pub(super) fn split(file: &str) -> Result<Parts<'_>, String> {
-    let (first, rest) = file.split_once('\n').unwrap_or((file, ""));
+    let begun = file.trim_start();
+    let lines_before = file[..file.len() - begun.len()].matches('\n').count() + 1;
+    let (first, rest) = begun.split_once('\n').unwrap_or((begun, ""));
     if first.trim_end() != "---" {
-        return Ok(Parts { frontmatter: None, text: file.trim() });
+        return Ok(Parts { frontmatter: None, lines_before: 0, text: file.trim() });
     }
     let mut end = 0;
     for line in rest.split_inclusive('\n') {
         if line.trim_end() == "---" {
             let text = rest[end + line.len()..].trim();
-            return Ok(Parts { frontmatter: Some(&rest[..end]), text });
+            return Ok(Parts { frontmatter: Some(&rest[..end]), lines_before, text });
         }
         end += line.len();
     }
@@ -40,21 +54,32 @@ pub(super) fn split(file: &str) -> Result<Parts<'_>, String> {
 }
 
 impl Parts<'_> {
-    /// Reads the frontmatter; the default if there is none. The error follows the name of the
-    /// file.
-    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<T, String> {
+    /// Reads the frontmatter; the default if there is none. One that is no YAML, or holds another
+    /// kind of value than it may, is read line by line. The error follows the name of the file.
+    pub(super) fn read<T: DeserializeOwned + Default>(&self) -> Result<ReadFrontmatter<T>, String> {
         let Some(yaml) = self.frontmatter.filter(|yaml| !yaml.trim().is_empty()) else {
-            return Ok(T::default());
+            return Ok(ReadFrontmatter { values: T::default(), remark: None });
         };
         if yaml.len() > MAX_BYTES {
             return Err(format!("its frontmatter is larger than {MAX_BYTES} bytes"));
         }
-        serde_saphyr::from_str_with_options(yaml, strict()).map_err(|error| {
-            let number = error.location().map_or(1, |location| location.line());
-            let number = usize::try_from(number).unwrap_or(usize::MAX);
-            // The first line is the one behind `---`.
-            format!("line {}: {}", number.saturating_add(1), fault(yaml, &error, number))
-        })
+        let error = match parsed(yaml) {
+            Ok(values) => return Ok(ReadFrontmatter { values, remark: None }),
+            Err(error) => error,
+        };
+        let line = error.location().map_or(1, |location| location.line());
+        let line = usize::try_from(line).unwrap_or(usize::MAX);
+        let located = |line: usize, fault: &str| {
+            format!("line {}: {fault}", line.saturating_add(self.lines_before))
+        };
+        let fault = located(line, &fault(yaml, &error, line));
+        if is_too_much(&error) {
+            return Err(fault);
+        }
+        let by_lines = line_by_line::read(yaml);
+        let by_lines = by_lines.map_err(|(line, fault)| located(line, &fault))?;
+        let values = serde_json::from_value(by_lines.into()).map_err(|_| fault.clone())?;
+        Ok(ReadFrontmatter { values, remark: Some(format!("{fault}; it was read line by line")) })
     }
 
     /// Whether the file has a frontmatter.
@@ -66,16 +91,11 @@ impl Parts<'_> {
 /// What is wrong, and what to write instead.
 fn fault(yaml: &str, error: &Error, line: usize) -> String {
     let key = key_at(yaml, line);
-    match error.without_snippet() {
-        Error::DuplicateMappingKey { .. } => return format!("{key} stands there twice; keep one"),
-        Error::Budget { .. }
-        | Error::AliasReplayCounterOverflow { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => {
-            return "it nests or repeats more than a frontmatter may; make it simpler".to_owned();
-        }
-        _ => {}
+    if matches!(error.without_snippet(), Error::DuplicateMappingKey { .. }) {
+        return format!("{key} stands there twice; keep one");
+    }
+    if is_too_much(error) {
+        return "it nests or repeats more than a frontmatter may; make it simpler".to_owned();
     }
     if parses::<Mapping>(yaml) {
         return format!("{key} takes {}", takes(&key));
@@ -89,12 +109,28 @@ fn fault(yaml: &str, error: &Error, line: usize) -> String {
         .to_owned()
 }
 
+/// Whether the frontmatter would take more time or memory than it may.
+fn is_too_much(error: &Error) -> bool {
+    matches!(
+        error.without_snippet(),
+        Error::Budget { .. }
+            | Error::AliasReplayCounterOverflow { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasExpansionLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+    )
+}
+
 /// Keys with any values.
 #[derive(Deserialize)]
 struct Mapping {}
 
+fn parsed<T: DeserializeOwned>(yaml: &str) -> Result<T, Error> {
+    serde_saphyr::from_str_with_options(yaml, strict())
+}
+
 fn parses<T: DeserializeOwned>(yaml: &str) -> bool {
-    serde_saphyr::from_str_with_options::<T>(yaml, strict()).is_ok()
+    parsed::<T>(yaml).is_ok()
 }
 
 /// The key whose value this line belongs to.
@@ -143,20 +179,28 @@ fn strict() -> Options {
 /// A list of names: a YAML list, or a text with commas. One without a value is empty, because
 /// to leave it out would mean more names, not fewer.
 pub(super) fn names<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Vec<String>>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a list of names")]
-    enum Written {
-        List(Vec<String>),
-        Text(String),
-        Empty(()),
-    }
-    let names = match Written::deserialize(input)? {
-        Written::List(names) => names,
-        Written::Text(text) => split_at_commas(&text),
-        Written::Empty(()) => Vec::new(),
-    };
+    let names = NameList::deserialize(input)?.names();
     // YAML can write characters that the file itself has not.
     Ok(Some(names.iter().map(|name| shown_line(name)).collect()))
+}
+
+/// A list of names as it is written.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a list of names")]
+enum NameList {
+    List(Vec<String>),
+    Text(String),
+    Empty(()),
+}
+
+impl NameList {
+    fn names(self) -> Vec<String> {
+        match self {
+            Self::List(names) => names,
+            Self::Text(text) => split_at_commas(&text),
+            Self::Empty(()) => Vec::new(),
+        }
+    }
 }
 
 /// The parts between commas that stand in no parentheses.
@@ -191,6 +235,10 @@ mod tests {
     }
 
     fn read(yaml: &str) -> Result<Read, String> {
+        Ok(read_whole(yaml)?.values)
+    }
+
+    fn read_whole(yaml: &str) -> Result<ReadFrontmatter<Read>, String> {
         split(&format!("---\n{yaml}\n---\n")).unwrap().read()
     }
 
@@ -206,6 +254,7 @@ mod tests {
         assert_eq!(parts("---\n---"), Ok((Some(""), "")));
         assert_eq!(parts("Body\n---\nmore"), Ok((None, "Body\n---\nmore")));
         assert_eq!(parts(""), Ok((None, "")));
+        assert_eq!(parts("\n \n---\na: 1\n---\nBody"), Ok((Some("a: 1\n"), "Body")));
         assert!(parts("---\na: 1\n").unwrap_err().contains("has no end"));
     }
 
@@ -227,7 +276,7 @@ mod tests {
         assert_eq!(tools("tools:\n  - Read\n"), names(&["Read"]));
         assert_eq!((tools("name: a"), tools("tools: []")), (None, names(&[])));
         assert_eq!((tools("tools:"), tools("tools: \"\"")), (names(&[]), names(&[])));
-        insta::assert_snapshot!(read("tools: {a: b}").unwrap_err(), @"line 2: `tools` takes a list of names, or names with commas between them");
+        assert_eq!(tools("tools: {a: b}"), names(&["{a: b}"]));
     }
 
     #[test]
@@ -238,8 +287,10 @@ mod tests {
             format!("{text}{next}: &{next} [{aliases}]\n")
         });
         assert!(read(&bomb).is_err());
-        assert!(read(&format!("x: {}", "[".repeat(30_000))).is_err());
-        assert!(read(&"- ".repeat(20_000)).is_err());
+        // Of what is read line by line, nothing unfolds.
+        for nested in [format!("x: {}", "[".repeat(30_000)), "- ".repeat(20_000)] {
+            assert!(read(&nested).is_ok_and(|read| read == Read::default()));
+        }
         let deep: String = (0..200).flat_map(|at| [" ".repeat(at), "a:\n".to_owned()]).collect();
         assert!(read(&deep).is_err());
         assert!(read(&format!("x: \"{}\"", "a".repeat(MAX_BYTES))).unwrap_err().contains("larger"));
@@ -248,19 +299,23 @@ mod tests {
     #[test]
     fn a_fault_is_one_line_with_its_number_and_what_to_write() {
         let fault = |yaml: &str| read(yaml).unwrap_err();
-        insta::assert_snapshot!(fault("name: a\nname: b"), @"line 3: `name` stands there twice; keep one");
+        let remark = |yaml: &str| read_whole(yaml).unwrap().remark.unwrap();
+        insta::assert_snapshot!(remark("name: a\nname: b"), @"line 3: `name` stands there twice; keep one; it was read line by line");
         let not_yaml = "it is not YAML; put a text in quotes that has a colon and a blank, or \
-                        begins with a sign such as [ { * & @ %";
+                        begins with a sign such as [ { * & @ %; it was read line by line";
         for (yaml, line) in [("name: a: b", 2), ("name: a\ntools: @b", 3), ("name: [a", 2)] {
-            assert_eq!(fault(yaml), format!("line {line}: {not_yaml}"), "{yaml}");
+            assert_eq!(remark(yaml), format!("line {line}: {not_yaml}"), "{yaml}");
         }
         for yaml in ["- a", "only words"] {
-            assert_eq!(
-                fault(yaml),
-                "line 2: lines such as `description: …` are expected here, each a key with its value"
+            let remark = remark(yaml);
+            assert!(
+                remark.starts_with("line 2: lines such as `description: …` are expected here"),
+                "{remark}"
             );
         }
-        insta::assert_snapshot!(fault("tools:\n  - Read\nname:\n  - a"), @"line 5: `name` takes a text");
+        insta::assert_snapshot!(remark("tools:\n  - Read\nname:\n  - a"), @"line 5: `name` takes a text; it was read line by line");
+        let after_blank_lines = split("\n\n---\nname: a: b\n---\n").unwrap().read::<Read>();
+        assert!(after_blank_lines.unwrap().remark.unwrap().starts_with("line 4: "));
         let deep: String = (0..200).flat_map(|at| [" ".repeat(at), "a:\n".to_owned()]).collect();
         let deep = fault(&deep);
         insta::assert_snapshot!(deep, @"line 18: it nests or repeats more than a frontmatter may; make it simpler");

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{names, split};
+use super::frontmatter::{ReadFrontmatter, names, split};
+use super::parsed::ParsedDefinition;
 use crate::text::{self, shown_line};
 
 /// Bytes of a file.
@@ -72,20 +73,28 @@ enum Hint {
 }
 
 impl SkillDefinition {
-    /// Reads a file. `name` is that of its place, which a skill may replace. The error follows
-    /// the name of the file.
+    /// Reads a file. `place` is the name of its place, which a skill may replace by a name of its
+    /// own. The error follows the name of the file.
     pub(super) fn parse(
         file: &str,
-        name: &str,
+        place: &str,
         kind: SkillKind,
         origin: DefinitionOrigin,
-    ) -> Result<Self, String> {
+    ) -> Result<ParsedDefinition<Self>, String> {
         let file = text::without_hidden(file);
         let parts = split(&file)?;
-        let written: Frontmatter = parts.read()?;
-        let own_name = written.name.filter(|_| kind == SkillKind::Skill);
-        let name = own_name.unwrap_or_else(|| name.to_owned());
-        check_name(&name)?;
+        let ReadFrontmatter { values: written, remark } = parts.read::<Frontmatter>()?;
+        let mut remarks: Vec<String> = remark.into_iter().collect();
+        let own_name = written.name.as_deref().filter(|_| kind == SkillKind::Skill);
+        let name = match own_name.map(|own| check_name(own).map(|()| own)) {
+            Some(Ok(own)) => own,
+            Some(Err(why)) => {
+                remarks.push(format!("{why}; after its place it is called {place}"));
+                place
+            }
+            None => place,
+        };
+        check_name(name)?;
         let described = written.description.as_deref().map(shown_line);
         let description = described.filter(|described| !described.is_empty());
         let description = description.unwrap_or_else(|| first_line(parts.text));
@@ -93,15 +102,16 @@ impl SkillDefinition {
             Hint::Text(text) => text,
             Hint::List(words) => format!("[{}]", words.join("] [")),
         });
-        Ok(Self {
-            name,
+        let definition = Self {
+            name: name.to_owned(),
             kind,
             description: text::first_chars(&description, MAX_DESCRIPTION).to_owned(),
             argument_hint: hint.map(|hint| noted(&hint)).filter(|hint| !hint.is_empty()),
             is_for_model: !written.disable_model_invocation,
             is_for_user: written.user_invocable.unwrap_or(true),
             origin,
-        })
+        };
+        Ok(ParsedDefinition { definition, remarks })
     }
 }
 
@@ -110,7 +120,7 @@ impl SkillText {
     pub(super) fn parse(file: &str) -> Result<Self, String> {
         let file = text::without_hidden(file);
         let parts = split(&file)?;
-        let Frontmatter { allowed_tools, model, .. } = parts.read()?;
+        let Frontmatter { allowed_tools, model, .. } = parts.read()?.values;
         Ok(Self {
             text: parts.text.to_owned(),
             allowed_tools: allowed_tools.unwrap_or_default(),
@@ -163,7 +173,7 @@ mod tests {
     fn parse(file: &str, kind: SkillKind) -> Result<SkillDefinition, String> {
         let path = PathBuf::from("/home/me/.claude/skills/place/SKILL.md");
         let origin = DefinitionOrigin::of_user(path);
-        SkillDefinition::parse(file, "place", kind, origin)
+        Ok(SkillDefinition::parse(file, "place", kind, origin)?.definition)
     }
 
     #[test]
@@ -189,12 +199,31 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_mean_something_else_are_refused() {
-        for name in ["../up", "a b", "", "-a", "a/b", &"a".repeat(65)] {
+    fn outside_40_names_that_could_mean_something_else_give_way_to_the_place() {
+        for name in ["../up", "Title Name", "", "-a", "a/b", &"a".repeat(65)] {
             let file = format!("---\nname: '{name}'\n---\nText");
-            assert!(parse(&file, SkillKind::Skill).unwrap_err().contains("is no name"), "{name}");
+            assert_eq!(parse(&file, SkillKind::Skill).unwrap().name, "place", "{name}");
         }
-        assert!(parse("---\nname: a:b_c.d-1\n---\nText", SkillKind::Skill).is_ok());
+        let skill = parse("---\nname: a:b_c.d-1\n---\nText", SkillKind::Skill).unwrap();
+        assert_eq!(skill.name, "a:b_c.d-1");
+        let origin = DefinitionOrigin::of_user(PathBuf::new());
+        let nameless = SkillDefinition::parse("Text", "a b", SkillKind::Command, origin);
+        assert!(nameless.unwrap_err().contains("is no name"));
+    }
+
+    #[test]
+    fn outside_38_51_front_matter_that_is_no_yaml_is_read() {
+        let file = "---\nname: review\ndescription: Reviews. Triggers on: review\n\
+                    argument-hint: [--strict] [--json]\nallowed-tools: Read, Bash(git:*)\n---\nText";
+        let skill = parse(file, SkillKind::Skill).unwrap();
+        assert_eq!(
+            (skill.name.as_str(), skill.argument_hint.as_deref()),
+            ("review", Some("[--strict] [--json]"))
+        );
+        assert_eq!(skill.description, "Reviews. Triggers on: review");
+        let text = SkillText::parse(file).unwrap();
+        assert_eq!(text.text, "Text");
+        assert!(text.intent().unwrap().contains("the tools Read, Bash(git:*);"));
     }
 
     #[test]

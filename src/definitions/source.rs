@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::DefinitionScope;
+use crate::encoding::{self, Binary, DecodedText};
 use crate::live_file;
 use crate::named_file;
 use crate::ownership::Ownership;
@@ -141,7 +142,7 @@ impl Source {
         listing: &Listing,
         entry: &Entry,
         most: u64,
-    ) -> Result<String, String> {
+    ) -> Result<DecodedText, String> {
         let path = listing.path_of(entry);
         let open = || match entry.kind {
             FileType::RegularFile => {
@@ -160,7 +161,7 @@ impl Source {
         entry: &Entry,
         name: &CStr,
         most: u64,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<DecodedText>, String> {
         let path = listing.path_of(entry).join(OsStr::from_bytes(name.to_bytes()));
         let direct = || -> io::Result<File> {
             listing.directory.open_directory(&entry.name)?.open_file_of_unknown_kind(name)
@@ -182,8 +183,8 @@ impl Source {
     /// Reads a file by its path below the root. Returns what it was found to be as well.
     pub(super) fn read_path(&self, path: &Path, most: u64) -> Result<(String, Target), String> {
         let target = self.resolve(path)?;
-        let text = self.read_opened(path, || open_target(&target), most)?;
-        Ok((text, target))
+        let read = self.read_opened(path, || open_target(&target), most)?;
+        Ok((read.text, target))
     }
 
     fn read_opened(
@@ -191,12 +192,13 @@ impl Source {
         path: &Path,
         open: impl FnOnce() -> Result<File, String>,
         most: u64,
-    ) -> Result<String, String> {
+    ) -> Result<DecodedText, String> {
         let read = open().and_then(|file| {
             let (bytes, metadata) =
                 named_file::read_open(&file, most).map_err(|error| error.to_string())?;
             self.check(&metadata)?;
-            let text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+            let text = encoding::text_of(&bytes, true);
+            let text = text.map_err(|Binary(what)| format!("is no text but {what}"))?;
             Ok((text, FileVersion::from_metadata(&metadata)))
         });
         let version = match &read {

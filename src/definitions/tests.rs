@@ -176,7 +176,7 @@ fn g2_g4_links_that_lead_out_and_what_is_no_file_are_skipped() {
     assert_eq!(fixture.agents(), ["inside"]);
     assert_eq!(fixture.skills()[0], "in: Inside");
     insta::assert_snapshot!(fixture.skipped(), @r"
-    ~/ws/.claude/agents/dir.md: not a regular file but a directory
+    ~/ws/.claude/agents/dir.md/a.md: has no frontmatter: a line `---`, one with `name: …` and one with `description: …`, and a line `---` stand first in the file of an agent
     ~/ws/.claude/agents/loop.md: Too many levels of symbolic links (os error 40)
     ~/ws/.claude/agents/out.md: is a link that leads out of ~/ws, to ~/outside/a.md
     ~/ws/.claude/agents/passwd.md: is a link that leads out of ~/ws, to /etc/passwd
@@ -197,6 +197,7 @@ fn files_that_are_broken_or_too_large_are_skipped() {
     let fixture = Fixture::new()
         .file("home/agents/big.md", agent("big") + &"x".repeat(64 << 10))
         .file("home/agents/broken.md", "---\nname: [\n---\n")
+        .file("home/agents/binary.md", b"---\nname: a\0b\n---\n")
         .file("home/agents/bytes.md", b"---\nname: \xff\n---\n")
         .file("home/agents/good.md", agent("good"))
         .file("home/agents/writable.md", agent("writable"))
@@ -207,11 +208,75 @@ fn files_that_are_broken_or_too_large_are_skipped() {
     assert_eq!((fixture.agents(), fixture.skills().len()), (vec!["good".to_owned()], 0));
     insta::assert_snapshot!(fixture.skipped(), @r#"
     ~/home/agents/big.md: is larger than 65536 bytes
-    ~/home/agents/broken.md: line 2: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %
-    ~/home/agents/bytes.md: is not UTF-8
+    ~/home/agents/binary.md: is no text but a binary file
+    ~/home/agents/broken.md: has no description; add a line `description: …` that says when to use it
+    ~/home/agents/bytes.md: has no description; add a line `description: …` that says when to use it
     ~/home/agents/writable.md: others may write it (mode 666); chmod go-w it
     ~/home/skills/big/SKILL.md: is larger than 262144 bytes
     ~/home/commands/a b.md: "a b" is no name: letters, digits and _:.-, at most 64 characters
+    "#);
+}
+
+#[test]
+fn outside_42_sub_folders_hold_agents_skills_and_commands() {
+    let fixture = Fixture::trusted()
+        .file("ws/.claude/agents/team/backend.md", agent("backend"))
+        .file("ws/.claude/agents/team/deep/er/dba.md", agent("dba"))
+        .file("ws/.claude/agents/front/backend.md", agent("backend"))
+        .file("ws/.claude/skills/group/review/SKILL.md", "Review")
+        .file("ws/.claude/skills/group/review/parts/SKILL.md", "A part of the skill")
+        .file("ws/.claude/skills/group/more/ship/skill.md", "Ship")
+        .file("ws/.claude/skills/empty/pictures/a.txt", "")
+        .file("ws/.claude/skills/loose.md", "No skill")
+        .file("ws/.claude/skills/README.md", "About")
+        .file("ws/.claude/commands/git/push.md", "Push");
+    assert_eq!(fixture.agents(), ["backend", "dba"]);
+    assert_eq!(fixture.skills(), ["git:push: Push", "review: Review", "ship: Ship"]);
+    insta::assert_snapshot!(fixture.skipped(), @r"
+    ~/ws/.claude/agents/team/backend.md: overridden by ~/ws/.claude/agents/front/backend.md, which has the same name
+    ~/ws/.claude/skills/empty/SKILL.md: is not there
+    ~/ws/.claude/skills/loose.md: is a file; a skill is a directory with a file SKILL.md in it
+    ");
+    let set = fixture.current();
+    let opened = fixture.definitions.open_skill(set.skill("ship").unwrap(), &fixture.workspace);
+    assert!(opened.unwrap().told("").ends_with("Ship"));
+    let fixture = fixture.file("ws/.claude/skills/empty/pictures/new/SKILL.md", "New");
+    assert!(fixture.skills().contains(&"new: New".to_owned()));
+}
+
+#[test]
+fn outside_39_files_in_other_encodings_are_read_and_a_guess_is_told() {
+    let wide = |text: &str| {
+        let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+        [&b"\xff\xfe"[..], &units.collect::<Vec<u8>>()].concat()
+    };
+    let latin = b"---\nname: latin\ndescription: Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n---\nText";
+    let fixture = Fixture::trusted()
+        .file("ws/.claude/agents/wide.md", wide(&agent("wide")))
+        .file("ws/.claude/skills/wide/SKILL.md", wide("---\ndescription: Für alle\n---\nText"))
+        .file("ws/.claude/skills/latin/SKILL.md", latin);
+    assert_eq!(fixture.agents(), ["wide"]);
+    assert_eq!(fixture.skills(), ["latin: Grüße aus Köln, schön!", "wide: Für alle"]);
+    let set = fixture.current();
+    let remarks: Vec<&str> = set.remarks.iter().map(|remark| remark.text.as_str()).collect();
+    assert_eq!(remarks, ["is read in a guessed encoding: windows-1252"]);
+    let opened = fixture.definitions.open_skill(set.skill("wide").unwrap(), &fixture.workspace);
+    assert!(opened.unwrap().told("").ends_with("\n\nText"));
+}
+
+#[test]
+fn outside_38_what_is_read_line_by_line_is_told() {
+    let fixture = Fixture::trusted().file(
+        "ws/.claude/skills/s/SKILL.md",
+        "---\nname: Title Name\ndescription: Reviews. Triggers on: review\n---\nText",
+    );
+    assert_eq!(fixture.skills(), ["s: Reviews. Triggers on: review"]);
+    assert_eq!(fixture.skipped(), "");
+    let set = fixture.current();
+    let remarks: Vec<&str> = set.remarks.iter().map(|remark| remark.text.as_str()).collect();
+    insta::assert_snapshot!(remarks.join("\n"), @r#"
+    line 3: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %; it was read line by line
+    "Title Name" is no name: letters, digits and _:.-, at most 64 characters; after its place it is called s
     "#);
 }
 

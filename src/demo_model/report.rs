@@ -1,5 +1,7 @@
 //! Writes the demo model's texts: what it calls, and what the calls were answered.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::grammar::Call;
@@ -72,14 +74,37 @@ pub(super) fn recalled(calls: &[Answered<'_>]) -> String {
 
 fn outcome(Answered { call, answer }: &Answered<'_>) -> String {
     let MadeCall { tool, arguments, .. } = call;
-    let named = describe(tool, &serde_json::from_str(arguments).unwrap_or_default());
+    let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+    let named = describe(tool, &arguments);
     match answer {
+        Some(answer) if answer.starts_with("Error:") && tells_of_directory(tool, answer) => {
+            let path = arguments["file_path"].as_str().unwrap_or(".");
+            format!("{named} was asked to read a directory. Say: {}", listing(&on_one_line(path)))
+        }
         None => format!("{named} was not answered."),
         Some(answer) if answer.starts_with("Error:") => {
             format!("{named} failed:\n\n{}", quote(answer))
         }
         Some(answer) => format!("{named} answered:\n\n{}", quote(answer)),
     }
+}
+
+/// Whether Read was asked for a directory.
+fn tells_of_directory(tool: &str, answer: &str) -> bool {
+    tool == "Read" && answer.contains("not a regular file but a directory")
+}
+
+/// The sentence by which a directory is listed.
+fn listing(path: &str) -> String {
+    let path = if path.contains(char::is_whitespace) {
+        Cow::Owned(format!("\"{path}\""))
+    } else {
+        Cow::Borrowed(path)
+    };
+    // A word with a dot in it could name a file.
+    let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let is_plain = !name.trim_start_matches('.').contains('.');
+    if is_plain { format!("list {path}") } else { format!("list files in {path}") }
 }
 
 /// Names the tool and its main argument.

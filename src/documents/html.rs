@@ -10,6 +10,8 @@ use crate::blocking::DOCUMENTS;
 use crate::processes::worker::{WorkerEnd, Workers};
 use crate::text;
 
+mod addresses;
+mod article;
 mod cleaning;
 mod conversion;
 mod parsing;
@@ -29,6 +31,14 @@ pub(crate) struct Markdown {
     pub(crate) text: String,
     /// Whether the page was too long to be parsed whole.
     pub(crate) is_cut: bool,
+    /// Of a page that is shown as its article: the characters that are left out, without blanks.
+    pub(crate) left_out_chars: usize,
+    /// The characters of such a page.
+    pub(crate) page_chars: usize,
+    /// Where a `meta` element of the page sends its readers.
+    pub(crate) leads_to: Option<String>,
+    /// The address that the page names as its own, if it was read at another.
+    pub(crate) canonical: Option<String>,
 }
 
 /// Converts `html` in a worker. Links are resolved against `url`.

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::encoding::Encoding;
 use super::patch;
 use super::read_state::{
     Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, Suspect,
 };
+use crate::encoding::Encoding;
 use crate::reminder::Reminder;
 use crate::text::printable;
 use crate::workspace::{FileVersion, Target};

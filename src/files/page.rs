@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use memchr::memchr_iter;
 use tokio_util::sync::CancellationToken;
 
-use super::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
 use super::read_state::{Content, MAX_KEPT_BYTES};
+use crate::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
 
 /// Bytes of one page.
 const BUDGET_BYTES: usize = 256 << 10;

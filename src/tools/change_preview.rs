@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::encoding::Encoding;
 use crate::files::FileSnapshot;
-use crate::files::encoding::Encoding;
 use crate::files::patch::{self, DiffPreview, Hunk};
 use crate::markdown;
 use crate::workspace::Target;

@@ -12,6 +12,7 @@ use html5ever::tokenizer::{
 
 use super::fetch_error::FetchError;
 use crate::documents::html::Syntax;
+use crate::encoding;
 
 /// Where HTML may say its encoding, by its standard.
 const META_BYTES: usize = 1024;
@@ -67,7 +68,10 @@ impl ContentType {
             "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
             "" => Ok(kind_by_content(body)),
             _ if is_text => Ok(Kind::Text),
-            other => Err(FetchError::Type(other.to_owned())),
+            other if is_binary(other) || !is_readable(body) => {
+                Err(FetchError::Type(other.to_owned()))
+            }
+            _ => Ok(kind_by_content(body)),
         }
     }
 
@@ -117,8 +121,34 @@ const TEXTS: [&str; 12] = [
     "application/sql",
 ];
 
+/// Whether everything of this type is binary. Other types that are not known may be anything.
+fn is_binary(essence: &str) -> bool {
+    ["image/", "audio/", "video/", "font/"].iter().any(|kind| essence.starts_with(kind))
+}
+
+/// Whether the bytes are a PDF file or text.
+fn is_readable(body: &[u8]) -> bool {
+    if body.starts_with(PDF) {
+        return true;
+    }
+    let sample = &body[..body.len().min(SAMPLE_BYTES)];
+    let is_whole = sample.len() == body.len();
+    let Ok(decoded) = encoding::text_of(sample, is_whole) else { return false };
+    // Short binary data may have no NUL, but it has characters that no text has.
+    let is_odd = |c: &char| c.is_control() && !c.is_ascii_whitespace() && *c != '\u{1b}';
+    let chars = decoded.text.chars();
+    let odd = decoded.text.chars().filter(|c| is_odd(c) || *c == char::REPLACEMENT_CHARACTER);
+    !body.is_empty() && odd.count() * CHARS_FOR_ONE_ODD <= chars.count()
+}
+
+/// How a PDF file begins.
+const PDF: &[u8] = b"%PDF-";
+
+/// Of so many characters of a text one may be odd.
+const CHARS_FOR_ONE_ODD: usize = 100;
+
 fn kind_by_content(body: &[u8]) -> Kind {
-    if body.starts_with(b"%PDF-") {
+    if body.starts_with(PDF) {
         return Kind::Pdf;
     }
     let start = &body[..body.len().min(META_BYTES)];
@@ -297,6 +327,46 @@ mod tests {
         assert!(refused.contains("image/png"), "{refused}");
         let hostile = kind("x/y\u{1b}[31m<b>", b"").unwrap_err();
         assert_eq!(hostile, FetchError::Type("x/y31mb".to_owned()));
+    }
+
+    #[test]
+    fn outside_27_what_is_text_by_its_bytes_is_read_under_any_type() {
+        let kind = |header: &str, body: &[u8]| ContentType::parse(header).kind(body);
+        for text in [
+            "application/octet-stream",
+            "binary/octet-stream",
+            "application/typescript",
+            "application/x-tex",
+            "application/json5",
+            "application/graphql",
+            "application/x-httpd-php",
+            "application/vnd.api",
+            "message/rfc822",
+            "model/obj",
+            "unknown",
+        ] {
+            assert_eq!(kind(text, "# Für alle\n".as_bytes()), Ok(Kind::Text), "{text}");
+            assert_eq!(
+                kind(text, b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n"),
+                Ok(Kind::Text),
+                "{text}"
+            );
+            assert_eq!(kind(text, b"<!doctype html><p>x"), Ok(Kind::Html), "{text}");
+            assert_eq!(kind(text, b"%PDF-1.7\n"), Ok(Kind::Pdf), "{text}");
+            for binary in
+                [&b"PK\x03\x04\x14\0"[..], b"\x89PNG\r\n\x1a\n", b"\x1f\x8b\x08\x02\x01", b""]
+            {
+                assert!(
+                    matches!(kind(text, binary), Err(FetchError::Type(_))),
+                    "{text} {binary:?}"
+                );
+            }
+        }
+        for binary in ["image/png", "audio/mpeg", "video/mp4", "font/woff2"] {
+            assert!(kind(binary, b"text").is_err(), "{binary}");
+        }
+        let wide: Vec<u8> = "\u{feff}für".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(decode("application/octet-stream", &wide).as_deref(), Ok("für"));
     }
 
     #[test]

@@ -30,12 +30,14 @@ pub(crate) enum FetchError {
     Encoding,
     #[error("the page is damaged: it cannot be decompressed")]
     Damaged,
-    #[error("the page is of the type {0}, which is not read; text, HTML, JSON, XML and PDF are")]
+    #[error("the page is of the type {0}, which is not read; text of every type, HTML and PDF are")]
     Type(String),
     #[error("the page is binary data, not text")]
     Binary,
     #[error("the page redirects to an address that is not fetched")]
     Redirect,
+    #[error("the page redirects to a host whose name could not be resolved")]
+    RedirectNotFound,
     #[error("the page redirects more than {0} times")]
     Redirects(usize),
     #[error("the page redirects to nowhere (HTTP {0} without a target)")]

@@ -22,9 +22,10 @@ use crate::page_url::{PageUrl, TrustedHosts};
 /// The most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// What is asked for: pages that can be read as text, and a form of them for people.
-const ACCEPTED: &str =
-    "text/html,application/xhtml+xml,text/*;q=0.9,application/pdf;q=0.9,*/*;q=0.5";
+/// What is asked for: Markdown first, which some sites have for models, then pages that can be read
+/// as text, and a form of them for people.
+const ACCEPTED: &str = "text/markdown,text/html;q=0.9,application/xhtml+xml;q=0.9,text/*;q=0.8,\
+                        application/pdf;q=0.8,*/*;q=0.5";
 
 #[derive(Debug)]
 pub(super) struct Fetcher {
@@ -117,6 +118,9 @@ impl Fetcher {
                 let status = response.status();
                 return match found {
                     Ok(_) => Ok(Followed::Redirect { status, target }),
+                    Err(FetchError::HostNotFound | FetchError::ConnectTimeout(_)) => {
+                        Err(FetchError::RedirectNotFound)
+                    }
                     Err(_) => Err(FetchError::Redirect),
                 };
             }

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::content::Kind;
 use super::fetch_error::FetchError;
 use super::fetcher::FetchedBody;
+use crate::documents::html::Markdown;
 use crate::documents::{ConversionError, html, pdf};
 use crate::page_url::PageUrl;
 use crate::processes::worker::Workers;
@@ -22,14 +23,28 @@ pub(crate) struct Page {
     pub(crate) bytes: usize,
     pub(crate) title: String,
     pub(crate) text: String,
-    /// What is not there of the page, in a sentence.
-    pub(crate) note: Option<String>,
+    /// Other addresses that the page names.
+    pub(crate) addresses: PageAddresses,
+    /// What is not there of the page, each in a sentence.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Other addresses that a page names. They are the page's words.
+#[derive(Debug, Default)]
+pub(crate) struct PageAddresses {
+    /// Where it sends its readers.
+    pub(crate) leads_to: Option<String>,
+    /// Its own one, if it was read at another.
+    pub(crate) canonical: Option<String>,
 }
 
 impl Page {
     /// What the page takes in a cache.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + self.text.len() + self.title.len() + self.url.url().as_str().len()
+        let PageAddresses { leads_to, canonical } = &self.addresses;
+        let addresses = [leads_to, canonical].into_iter().flatten().map(String::len).sum::<usize>();
+        let url = self.url.url().as_str().len();
+        size_of::<Self>() + self.text.len() + self.title.len() + url + addresses
     }
 }
 
@@ -38,19 +53,21 @@ impl Page {
 struct PageText {
     title: String,
     text: String,
-    note: Option<String>,
+    addresses: PageAddresses,
+    notes: Vec<String>,
 }
 
 /// Reads the body of a page. A worker ends when the future is dropped.
 pub(super) async fn read(body: FetchedBody, workers: &Workers) -> Result<Page, FetchError> {
-    let PageText { title, text, note } = match text_of(&body, workers).await {
+    let PageText { title, text, addresses, notes } = match text_of(&body, workers).await {
         Ok(text) => text,
         // An error is told by its status, with or without a text.
         Err(_) if !body.status.is_success() => PageText::default(),
         Err(error) => return Err(error),
     };
     let FetchedBody { url, status, content_type, sent, .. } = body;
-    Ok(Page { url, status, content_type: content_type.essence, bytes: sent, title, text, note })
+    let content_type = content_type.essence;
+    Ok(Page { url, status, content_type, bytes: sent, title, text, addresses, notes })
 }
 
 async fn text_of(body: &FetchedBody, workers: &Workers) -> Result<PageText, FetchError> {
@@ -68,20 +85,34 @@ async fn text_of(body: &FetchedBody, workers: &Workers) -> Result<PageText, Fetc
             let (url, syntax) = (url.url().as_str(), content_type.syntax());
             let markdown = html::convert(workers, &source, url, syntax, cancelled);
             let markdown = markdown.await.map_err(not_converted)?;
-            let note = markdown.is_cut.then(|| {
-                format!(
-                    "(of the page only the first {} MB were read)",
-                    html::MAX_HTML_BYTES / 1_000_000
-                )
-            });
-            Ok(PageText { title: markdown.title, text: markdown.text, note })
+            Ok(PageText::of(markdown))
         }
         Kind::Pdf => {
             let pages = pdf::first_pages(workers, bytes, cancelled).await;
             let pages = pages.map_err(not_converted)?;
             let text = text::without_hidden(&pages.text).into_owned();
-            Ok(PageText { title: String::new(), text, note: pages.note })
+            let notes = pages.note.into_iter().collect();
+            Ok(PageText { text, notes, ..PageText::default() })
         }
+    }
+}
+
+impl PageText {
+    fn of(markdown: Markdown) -> Self {
+        let Markdown { title, text, leads_to, canonical, .. } = markdown;
+        let (left_out, all) = (markdown.left_out_chars, markdown.page_chars);
+        let mut notes = Vec::new();
+        if markdown.is_cut {
+            let most = html::MAX_HTML_BYTES / 1_000_000;
+            notes.push(format!("(of the page only the first {most} MB were read)"));
+        }
+        if 0 < left_out {
+            notes.push(format!(
+                "(this is the article of the page; {left_out} of its {all} characters, around the \
+                 article, are left out)"
+            ));
+        }
+        Self { title, text, addresses: PageAddresses { leads_to, canonical }, notes }
     }
 }
 

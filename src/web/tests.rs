@@ -350,6 +350,10 @@ async fn w24_redirects_are_looked_at_one_by_one() {
         ("http://public.example/x", "to https://public.example/x"),
         ("http://169.254.169.254/secret", "Error: the page redirects to an address"),
         ("https://inner.example/secret", "Error: the page redirects to an address"),
+        (
+            "https://nowhere.example/secret",
+            "Error: the page redirects to a host whose name could not be resolved",
+        ),
         ("https://u:p@public.example/secret", "Error: the page redirects to an address"),
         ("file:///secret", "Error: the page redirects to an address"),
         ("//127.1/secret", "Error: the page redirects to an address"),

@@ -27,7 +27,7 @@ fn checked(server: &Server) -> String {
     let home = server.state_dir().parent().expect("the home").display().to_string();
     let text = String::from_utf8(output.stdout).expect("text").replace(&home, "~");
     let begins =
-        ["agent:", "unusable:", "  no effect:", "skill:", "command:", "skipped:", "trust:"];
+        ["agent:", "unusable:", "  no effect:", "skill:", "command:", "odd:", "skipped:", "trust:"];
     let is_about = |line: &&str| begins.iter().any(|begin| line.starts_with(begin));
     text.lines().filter(is_about).collect::<Vec<_>>().join("\n")
 }
@@ -97,6 +97,7 @@ async fn check_says_what_of_an_agents_file_has_no_effect_and_why() {
         definitions(&server, &[(&path, &text.replace("NAME", name))]);
     }
     insta::assert_snapshot!(checked(&server), @r#"
+    agent: colon: ~/.claude/agents/colon.md
     unusable: empty: ~/.claude/agents/empty.md: no tool is left for this agent
       no effect: tools: mcp__git__*: there is no such MCP server here
       no effect: tools: Reed: no tool that is turned on here has this name; did you mean Read?
@@ -115,8 +116,8 @@ async fn check_says_what_of_an_agents_file_has_no_effect_and_why() {
     agent: wide: ~/.claude/agents/wide.md
       no effect: model: there is no model "gpt-9" for agents; use one of: inherit, sonnet, opus, haiku; it starts only where the call names one of them
       no effect: permissionMode: acceptEdits is wider than default, the mode of this server; it only narrows
+    odd: ~/.claude/agents/colon.md: line 3: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %; it was read line by line
     skipped: ~/.claude/agents/bare.md: has no frontmatter: a line `---`, one with `name: …` and one with `description: …`, and a line `---` stand first in the file of an agent
-    skipped: ~/.claude/agents/colon.md: line 3: it is not YAML; put a text in quotes that has a colon and a blank, or begins with a sign such as [ { * & @ %
     skipped: ~/.claude/agents/kind.md: line 4: `maxTurns` takes a whole number from 1 on
     skipped: ~/.claude/agents/open.md: its frontmatter has no end: a second line `---` is missing
     skipped: ~/.claude/agents/silent.md: has no description; add a line `description: …` that says when to use it

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::imports::imports;
+use crate::encoding;
 use crate::permissions::{MayLeadOut, UnaskedFiles};
 use crate::text::{prefix, without_hidden};
 use crate::workspace::{FileId, absolute_from_home};
@@ -87,19 +88,9 @@ impl Reader<'_> {
         let mut bytes = Vec::new();
         file.take(self.left as u64 + 1).read_to_end(&mut bytes).ok()?;
         let is_cut = bytes.len() > self.left;
-        let text = utf8(&bytes, is_cut)?;
-        let text = without_hidden(prefix(text, self.left)).trim().to_owned();
+        let decoded = encoding::text_of(&bytes, !is_cut).ok()?.text;
+        let is_cut = is_cut || decoded.len() > self.left;
+        let text = without_hidden(prefix(&decoded, self.left)).trim().to_owned();
         (!text.is_empty()).then_some((text, is_cut))
-    }
-}
-
-/// The bytes as text. One that was cut may end within a character.
-fn utf8(bytes: &[u8], is_cut: bool) -> Option<&str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Some(text),
-        Err(error) if is_cut && error.error_len().is_none() => {
-            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()
-        }
-        Err(_) => None,
     }
 }

@@ -9,7 +9,7 @@ use crate::text::printable;
 use crate::tools::agent_types::{AgentPlace, AgentType};
 use crate::tools::toolset::Toolset;
 
-/// Skipped files that are named. A repository could hold thousands.
+/// Skipped files that are named, and odd ones. A repository could hold thousands.
 const MAX_SKIPPED: usize = 100;
 
 /// What is defined for each workspace. Nothing where there is none.
@@ -32,7 +32,10 @@ fn listed(set: &DefinitionSet, here: (&Services, &SubagentSettings)) -> Vec<Stri
     let more = (set.skipped.len() - skipped.len()) + set.skipped_more;
     let more = (more > 0).then(|| format!("skipped: {more} more files"));
     let agents = set.agents.iter().flat_map(|agent| CheckedAgent::new(agent, here).lines());
-    let lines = agents.chain(set.skills.iter().map(skill)).chain(skipped).chain(more);
+    let remarks = set.remarks.iter().take(MAX_SKIPPED);
+    let remarks = remarks.map(|it| format!("odd: {}: {}", it.path.display(), it.text));
+    let counting = agents.chain(set.skills.iter().map(skill)).chain(remarks);
+    let lines = counting.chain(skipped).chain(more);
     // What a repository wrote must not steer the terminal.
     lines.map(|line| printable(line.as_bytes())).collect()
 }

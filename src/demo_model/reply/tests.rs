@@ -71,6 +71,28 @@ fn goes_on_with_the_round_that_is_next() {
 }
 
 #[test]
+fn outside_small_a_directory_that_was_read_is_to_be_listed() {
+    for (path, sentence) in [
+        ("src", "list src"),
+        ("my src", "list \"my src\""),
+        (".github", "list .github"),
+        ("docs/v1.2", "list files in docs/v1.2"),
+    ] {
+        let asked = user(&format!("read \"{path}\""));
+        let arguments = json!({ "file_path": path }).to_string();
+        let read = call("1", "Read", &arguments);
+        let refused = "Error: /w/x is not a regular file but a directory; list it with Glob";
+        let said = text(json!([asked, read, answer("1", refused)]));
+        assert!(said.ends_with(&format!("Say: {sentence}")), "{said}");
+        let Reply::Calls { calls, .. } = say(json!([user(sentence)]), &ALL, Asked::default())
+        else {
+            panic!("no call for {sentence}");
+        };
+        assert_eq!((calls[0].tool.as_str(), &calls[0].arguments["path"]), ("Glob", &json!(path)));
+    }
+}
+
+#[test]
 fn a_clients_tool_beside_ours_is_called_once_and_ours_is_not_lost() {
     let asked = user(r#"read a and call get_weather with {"city": "Oslo"}"#);
     let weather = call("1", "get_weather", r#"{"city":"Oslo"}"#);

@@ -1,9 +1,12 @@
 //! Edits the tree of a page: takes out what nobody sees, and puts what Markdown cannot say into
 //! elements that it can.
 
+use std::collections::HashSet;
+
 use dom_query::{Document, NodeRef};
 use url::Url;
 
+use super::article::is_heading_of_accordion;
 use super::{tables, unseen};
 use crate::text;
 
@@ -12,19 +15,48 @@ const MAX_TARGET_CHARS: usize = 2_000;
 
 const MAX_TEXT_BYTES: usize = 2_000;
 
-/// Removes scripts, styles, comments and what is hidden.
+/// Removes scripts, styles, comments and what is hidden. What is shown without scripts is shown
+/// here, and so is what a reader can unfold.
 pub(super) fn remove_unseen(document: &Document) {
     let root = document.root();
+    let unfolded = unfolded_ids(document);
+    let is_unseen = |node: &NodeRef<'_>| is_unseen(node, &unfolded);
     let unseen: Vec<_> = root.descendants_it().filter(is_unseen).collect();
     for node in unseen {
         node.remove_from_parent();
     }
+    for node in document.select("noscript").nodes() {
+        // Without a text it holds pictures that count readers.
+        if node.text().trim().is_empty() {
+            node.remove_from_parent();
+        } else {
+            node.rename("div");
+        }
+    }
 }
 
-fn is_unseen(node: &NodeRef<'_>) -> bool {
+fn is_unseen(node: &NodeRef<'_>, unfolded: &HashSet<String>) -> bool {
     let Some(name) = node.node_name() else { return node.is_comment() };
     let is_in_head = || node.parent().is_some_and(|parent| parent.has_name("head"));
-    unseen::is_unseen(&name, |attribute| node.attr(attribute)) || is_in_head()
+    let is_unfolded = || node.id_attr().is_some_and(|id| unfolded.contains(&*id));
+    let is_hidden = || unseen::is_hidden(&name, |attribute| node.attr(attribute));
+    unseen::has_no_text(&name) || is_in_head() || (is_hidden() && !is_unfolded())
+}
+
+/// The ids of what buttons of the page unfold, each of which a reader sees.
+fn unfolded_ids(document: &Document) -> HashSet<String> {
+    let mut ids = HashSet::new();
+    for button in document.select("[aria-expanded], [role=tab]").nodes() {
+        if button.text().trim().is_empty() {
+            continue;
+        }
+        for attribute in ["aria-controls", "data-bs-target", "data-target"] {
+            let controlled = button.attr_or(attribute, "");
+            let named = controlled.split_ascii_whitespace();
+            ids.extend(named.map(|id| id.trim_start_matches('#').to_owned()));
+        }
+    }
+    ids
 }
 
 /// The URL that targets of the page are relative to: what the page says, if it stands on the web.
@@ -76,6 +108,7 @@ pub(super) fn prepare(document: &Document, base: Option<&Url>, ampersand: &str) 
         }
     }
     break_lines_of_code(document);
+    set_captions_apart(document);
     tables::make_rectangular(document);
     name_first_rows(document);
     spread_lists_of_terms(document);
@@ -127,9 +160,34 @@ fn spread_lists_of_terms(document: &Document) {
         term.rename("strong");
         term.wrap_html("<p></p>");
     }
+    for button in document.select("button").nodes() {
+        let is_in_heading = button.ancestors_it(Some(3)).any(|above| is_heading(&above));
+        if is_heading_of_accordion(button) && !is_in_heading {
+            button.rename("strong");
+            button.wrap_html("<p></p>");
+        }
+    }
     for (name, plain) in [("dd", "p"), ("dl", "div"), ("details", "div")] {
         for node in document.select(name).nodes() {
             node.rename(plain);
         }
+    }
+}
+
+fn is_heading(node: &NodeRef<'_>) -> bool {
+    ["h1", "h2", "h3", "h4", "h5", "h6"].iter().any(|name| node.has_name(name))
+}
+
+/// Makes captions paragraphs of their own: of a table in front of it, where Markdown has a place.
+fn set_captions_apart(document: &Document) {
+    for caption in document.select("table caption").nodes() {
+        let table = caption.ancestors_it(None).find(|above| above.has_name("table"));
+        if let Some(table) = table {
+            caption.rename("p");
+            table.insert_before(caption);
+        }
+    }
+    for caption in document.select("figcaption").nodes() {
+        caption.rename("p");
     }
 }

@@ -6,19 +6,14 @@ use std::ops::RangeInclusive;
 use std::process::ExitCode;
 
 use dom_query::Document;
-use dom_smoothie::{Config, Readability};
 use url::Url;
 
+use super::addresses::NamedAddresses;
+use super::article::keep_article;
 use super::parsing::{self, Syntax};
 use super::{MAX_HTML_BYTES, Markdown, TASK, cleaning};
 use crate::processes::worker::{self, WorkerLimits};
 use crate::text;
-
-/// A shorter article is taken for a part of the page that is none, such as a notice.
-const MIN_ARTICLE_CHARS: usize = 200;
-
-/// From so many elements on, the article is not sought.
-const MAX_ELEMENTS: usize = 100_000;
 
 const PRIVATE_USE: RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
 
@@ -48,26 +43,20 @@ fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
     let document = parsing::parse(html, syntax);
     let title = text::shown_line(&document.select("head > title").text());
     let base = cleaning::base(&document, url);
+    let NamedAddresses { leads_to, canonical } = NamedAddresses::of(&document, base.as_ref(), url);
     cleaning::remove_unseen(&document);
     cleaning::split_long_texts(&document);
-    let article = article(&document, base.as_ref()).filter(|article| {
-        article.chars().filter(|c| !c.is_whitespace()).count() >= MIN_ARTICLE_CHARS
-    });
-    let text = article.unwrap_or_else(|| written(&document, base.as_ref()));
+    let left_out = keep_article(&document, base.as_ref());
+    let text = written(&document, base.as_ref());
     Markdown {
         title: text::first_chars(&title, MAX_TITLE_CHARS).to_owned(),
         text: text::without_hidden(&text).into_owned(),
         is_cut: false,
+        left_out_chars: left_out.map_or(0, |left_out| left_out.chars),
+        page_chars: left_out.map_or(0, |left_out| left_out.of),
+        leads_to,
+        canonical,
     }
-}
-
-/// The page without what stands around its article, if it has one.
-fn article(document: &Document, base: Option<&Url>) -> Option<String> {
-    let config = Config { max_elements_to_parse: MAX_ELEMENTS, ..Config::default() };
-    let mut reader =
-        Readability::with_document(document.clone(), base.map(Url::as_str), Some(config)).ok()?;
-    let article = reader.parse().ok()?;
-    Some(written(&parsing::parse(&article.content, Syntax::Html), base))
 }
 
 fn written(document: &Document, base: Option<&Url>) -> String {

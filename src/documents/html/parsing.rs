@@ -60,7 +60,7 @@ impl Syntax {
 
 /// The tree of a page, without comments.
 pub(super) fn parse(html: &str, syntax: Syntax) -> Document {
-    let options = TreeBuilderOpts { scripting_enabled: true, ..TreeBuilderOpts::default() };
+    let options = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let sink = BoundedSink {
         builder: TreeBuilder::new(CountingSink::default(), options),
         syntax,
@@ -153,7 +153,7 @@ impl BoundedSink {
         match &*tag.name {
             _ if is_foreign => TokenSinkResult::Continue,
             "script" => TokenSinkResult::RawData(RawKind::ScriptData),
-            "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" => {
+            "style" | "xmp" | "iframe" | "noembed" | "noframes" => {
                 TokenSinkResult::RawData(RawKind::Rawtext)
             }
             "title" | "textarea" => TokenSinkResult::RawData(RawKind::Rcdata),

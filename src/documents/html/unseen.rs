@@ -3,16 +3,27 @@
 use cssparser::{Parser, Token};
 
 /// Elements whose contents are no text of the page. A browser with scripts shows nothing of a
-/// `noscript`, a `datalist` or a `noframes` either.
-const UNSEEN: [&str; 18] = [
-    "script", "style", "noscript", "template", "svg", "math", "iframe", "object", "embed",
-    "canvas", "audio", "video", "datalist", "noembed", "noframes", "frameset", "applet", "title",
+/// `datalist` or a `noframes` either. What stands in a `noscript` is for readers without scripts.
+const WITHOUT_TEXT: [&str; 17] = [
+    "script", "style", "template", "svg", "math", "iframe", "object", "embed", "canvas", "audio",
+    "video", "datalist", "noembed", "noframes", "frameset", "applet", "title",
 ];
 
 /// Whether the text of such an element is no text that readers of the page see.
 pub(super) fn is_unseen<V: AsRef<str>>(name: &str, attribute: impl Fn(&str) -> Option<V>) -> bool {
-    UNSEEN.contains(&name)
-        || attribute("hidden").is_some()
+    has_no_text(name) || is_hidden(name, attribute)
+}
+
+/// Whether the contents of such an element are no text.
+pub(super) fn has_no_text(name: &str) -> bool {
+    WITHOUT_TEXT.contains(&name)
+}
+
+/// Whether its attributes hide an element. A search of the page unfolds what is hidden until found.
+pub(super) fn is_hidden<V: AsRef<str>>(name: &str, attribute: impl Fn(&str) -> Option<V>) -> bool {
+    let hidden = attribute("hidden");
+    let is_until_found = |hidden: &V| hidden.as_ref().trim().eq_ignore_ascii_case("until-found");
+    hidden.is_some_and(|hidden| !is_until_found(&hidden))
         || (name == "dialog" && attribute("open").is_none())
         || attribute("style").is_some_and(|style| hides(style.as_ref()))
 }

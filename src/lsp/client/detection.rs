@@ -69,15 +69,6 @@ impl Detection {
     pub(super) fn server_for(&self, path: &Path) -> Option<(&DetectedServer, &str)> {
         self.servers.iter().find_map(|server| Some((server, server.language_of(path)?)))
     }
-
-    /// The server to ask about a whole workspace: one with a project file there, else one for
-    /// which every workspace is a project, else the only one. Reads the disk.
-    pub(super) fn server_for_workspace(&self, root: &Path) -> Option<&DetectedServer> {
-        let has_project = |server: &&DetectedServer| server.has_project_in(root);
-        let only = if let [only] = &self.servers[..] { Some(only) } else { None };
-        let with_project = self.servers.iter().find(has_project);
-        with_project.or_else(|| self.servers.iter().find(|it| it.roots.is_empty())).or(only)
-    }
 }
 
 /// Whether a file is of a language that a server could be for, wherever one is. Reads nothing.
@@ -363,22 +354,6 @@ mod tests {
             ground.found(&["a"], &gone),
             "rust-analyzer = a/rust-analyzer; own: no program gone is there"
         );
-    }
-
-    #[test]
-    fn without_project_files_of_its_own_each_workspace_is_a_servers_project() {
-        let ground = Ground::new(&["a/rust-analyzer", "a/clangd", "a/mine"]);
-        let own = "[servers.own]\ncommand = \"mine\"\nextensions = { \".x\" = \"x\" }";
-        let settings = |text: &str| toml::from_str::<LspSettings>(text).unwrap();
-        let (search_path, roots) = (ground.path("a").into_os_string(), [ground.path("ws")]);
-        let surroundings = Surroundings { search_path: &search_path, roots: &roots };
-        let asked = |text: &str| {
-            let found = Detection::new(&settings(text), surroundings);
-            found.server_for_workspace(&ground.path("ws")).map(|server| server.name.clone())
-        };
-        assert_eq!((asked(own).as_deref(), asked("")), (Some("own"), None));
-        ground.file("ws/Cargo.toml");
-        assert_eq!(asked(own).as_deref(), Some("rust-analyzer"));
     }
 
     #[test]

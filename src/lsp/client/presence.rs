@@ -2,6 +2,7 @@
 //! nothing to do there is not offered.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -73,9 +74,7 @@ fn may_have_files(roots: &[PathBuf], servers: &[DetectedServer]) -> bool {
             let name = entry.file_name();
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_directory {
-                let is_passed_over = name.to_string_lossy().starts_with('.')
-                    || PASSED_OVER.iter().any(|other| name == *other);
-                if !is_passed_over {
+                if !is_passed_over(&name) {
                     directories.push_back(entry.path());
                 }
             } else if servers.iter().any(|server| server.is_for(Path::new(&name))) {
@@ -87,6 +86,11 @@ fn may_have_files(roots: &[PathBuf], servers: &[DetectedServer]) -> bool {
     }
     // What an empty workspace will have, nobody knows.
     !has_files
+}
+
+/// Whether what is in the directory of this name is not looked at.
+pub(super) fn is_passed_over(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".") || PASSED_OVER.iter().any(|other| name == *other)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use super::after_change::AfterChange;
@@ -17,6 +18,7 @@ use super::pool::{Lease, Phase, Pool, ServerKey, Times};
 use super::positions::LineColumn;
 use super::presence::Presence;
 use super::program::ServerProgram;
+use super::projects::{Project, projects};
 use super::questions::Operation;
 use super::report::{ReportedServer, ServerReport, ServerState};
 use super::session::{Answer, Question};
@@ -69,6 +71,14 @@ pub(crate) struct Ask {
     pub(crate) query: String,
     /// Whoever asks may see some files.
     pub(crate) rules: Arc<dyn ReadRules>,
+}
+
+/// What the servers have answered that were asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Answers {
+    pub(crate) answers: Vec<Answer>,
+    /// Why others have not, each in a sentence.
+    pub(crate) faults: Vec<String>,
 }
 
 /// A server that may start, for a file or a whole workspace.
@@ -155,17 +165,41 @@ impl LanguageServers {
         report
     }
 
-    /// Asks the server for the file, or for the workspace.
+    /// Asks the server for the file; without one, every server that has a project in the
+    /// workspace. An error says why none has answered.
     pub(crate) async fn ask(
         self: &Arc<Self>,
         workspace: &Arc<Workspace>,
         ask: Ask,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answers, String> {
         let path = ask.document.as_ref().map(|document| document.path.as_path());
         let chosen = match path {
-            Some(path) => self.for_file(workspace, path).await?.ok_or_else(|| no_server(path))?,
+            Some(path) => {
+                let chosen = self.for_file(workspace, path).await?;
+                vec![Ok(chosen.ok_or_else(|| no_server(path))?)]
+            }
             None => self.for_workspace(workspace).await?,
         };
+        let asked = chosen.into_iter().map(|chosen| async {
+            let chosen = chosen?;
+            self.ask_one(workspace, &chosen, ask.clone()).await
+        });
+        let mut answers = Answers::default();
+        for outcome in join_all(asked).await {
+            match outcome {
+                Ok(answer) => answers.answers.push(answer),
+                Err(why) => answers.faults.push(why),
+            }
+        }
+        if answers.answers.is_empty() { Err(answers.faults.join("; ")) } else { Ok(answers) }
+    }
+
+    async fn ask_one(
+        &self,
+        workspace: &Arc<Workspace>,
+        chosen: &Chosen,
+        ask: Ask,
+    ) -> Result<Answer, String> {
         let Lease { session, .. } = &self.pool.acquire(&chosen.key, &chosen.program).await?;
         let Ask { operation, document, place, query, rules } = ask;
         let document = document.map(|document| (document, chosen.language.clone()));
@@ -267,18 +301,28 @@ impl LanguageServers {
         self.chosen(&server, language, root, workspace, is_trusted).await.map(Some)
     }
 
-    /// The server whose project the workspace's own directory is.
-    async fn for_workspace(self: &Arc<Self>, workspace: &Arc<Workspace>) -> Result<Chosen, String> {
+    /// The servers for the projects of the workspace, or why one may not start.
+    async fn for_workspace(
+        self: &Arc<Self>,
+        workspace: &Arc<Workspace>,
+    ) -> Result<Vec<Result<Chosen, String>>, String> {
         let (detection, is_trusted) = self.look(workspace).await;
-        let root = workspace.root().to_owned();
-        let within = root.clone();
-        let find = move || detection.server_for_workspace(&within).cloned();
-        let server = FILES.run(find).await.map_err(|error| error.to_string())?;
-        let server = server.ok_or(
-            "no project file in the workspace tells which language server to ask; name a file of \
-             the language in filePath",
-        )?;
-        self.chosen(&server, String::new(), root, workspace, is_trusted).await
+        let roots: Vec<PathBuf> = workspace.real_roots().map(Path::to_owned).collect();
+        let find = move || projects(&roots, &detection.servers);
+        let projects = FILES.run(find).await.map_err(|error| error.to_string())?;
+        if projects.is_empty() {
+            return Err(
+                "nothing in the workspace tells which language server to ask; name a file \
+                        of the language in filePath"
+                    .to_owned(),
+            );
+        }
+        let mut chosen = Vec::new();
+        for Project { server, root } in projects {
+            let language = String::new();
+            chosen.push(self.chosen(&server, language, root, workspace, is_trusted).await);
+        }
+        Ok(chosen)
     }
 
     async fn chosen(

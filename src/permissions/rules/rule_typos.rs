@@ -3,14 +3,14 @@
 use super::KnownTool;
 use crate::permissions::kind::AccessKind;
 use crate::permissions::unbuilt_tools::UnbuiltTool;
-use crate::text::is_hidden;
+use crate::text::without_hidden;
 
 /// Why the text, which could be read as a rule, would never match what its author means.
 pub(super) fn find(rule: &str, known: &[KnownTool<'_>]) -> Option<&'static str> {
     if rule.chars().any(char::is_control) {
         return Some("a rule has no control characters");
     }
-    if rule.chars().any(is_hidden) {
+    if without_hidden(rule) != rule {
         return Some("remove the characters that cannot be seen");
     }
     let (tool, specifier) = specifier_of(rule);

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::apply::{Replacement, apply};
-use crate::files::encoding::Encoding;
+use crate::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, patch};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};

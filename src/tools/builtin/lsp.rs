@@ -125,23 +125,24 @@ impl Tool for Lsp {
             permit.into_search().ok_or_else(|| ToolError::failed("nothing was permitted"))?;
         let has_file = input.file_path.is_some();
         let shown_path = has_file.then(|| scope.path().to_owned());
-        let opened = FILES.run(move || open(&scope, has_file)).await;
+        let is_of_all = operation == Operation::WorkspaceSymbols;
+        let opened = FILES.run(move || open(&scope, has_file, is_of_all)).await;
         let Opened { document, hidden } = opened.map_err(ToolError::failed)??;
         let place = input.place(operation, document.as_ref())?;
-        let query = input.query.clone().unwrap_or_default();
+        let query = input.wanted_name().unwrap_or_default().to_owned();
         let asked_line = place.zip(document.as_ref()).and_then(|(place, document)| {
             lsp::line(&document.text, place.line).map(|line| (place, line.to_owned()))
         });
         let rules = Arc::<HiddenFiles>::clone(&hidden);
         let ask = Ask { operation, document, place, query, rules };
         let workspace = Arc::clone(&context.session.workspace);
-        let answer = tokio::select! {
-            answer = servers.ask(&workspace, ask) => answer.map_err(ToolError::failed)?,
+        let answers = tokio::select! {
+            answers = servers.ask(&workspace, ask) => answers.map_err(ToolError::failed)?,
             () = context.cancelled.cancelled() => return Err(ToolError::Cancelled),
         };
         let working_dir = context.agent.working_dir();
         let rendering =
-            Rendering { operation: name, answer, asked_line, shown_path, working_dir, hidden };
+            Rendering { operation: name, answers, asked_line, shown_path, working_dir, hidden };
         FILES.run(move || rendering.output(&workspace)).await.map_err(ToolError::failed)
     }
 }
@@ -159,6 +160,12 @@ impl LspInput {
         })
     }
 
+    /// The name that `workspaceSymbol` looks for. Where it is not said, it is the symbol's.
+    fn wanted_name(&self) -> Option<&str> {
+        let names = [&self.query, &self.symbol].into_iter().flatten();
+        names.map(|name| name.trim()).find(|name| !name.is_empty())
+    }
+
     /// The place that is asked about, for the operations that ask about one.
     fn place(
         &self,
@@ -167,8 +174,8 @@ impl LspInput {
     ) -> Result<Option<LineColumn>, ToolError> {
         let invalid = |reason: String| Err(ToolError::InvalidInput(reason));
         if operation == Operation::WorkspaceSymbols {
-            return match self.query.as_deref().map(str::trim) {
-                None | Some("") => invalid("`query` is missing: the name to look for".to_owned()),
+            return match self.wanted_name() {
+                None => invalid("`query` is missing: the name to look for".to_owned()),
                 Some(_) => Ok(None),
             };
         }
@@ -207,9 +214,11 @@ impl LspInput {
     }
 }
 
-fn open(scope: &SearchScope, has_file: bool) -> Result<Opened, ToolError> {
+/// Opens the file, if there is one. A question about all files may come with a directory for it.
+fn open(scope: &SearchScope, has_file: bool, is_of_all: bool) -> Result<Opened, ToolError> {
     let hidden = Arc::new(scope.hidden());
-    if !has_file {
+    let is_directory = || scope.metadata().is_ok_and(|metadata| metadata.is_dir());
+    if !has_file || (is_of_all && is_directory()) {
         return Ok(Opened { document: None, hidden });
     }
     let file = scope.open_file().map_err(|error| {

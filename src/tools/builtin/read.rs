@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use self::media::{Kind, Media};
-use crate::files::encoding::Binary;
+use crate::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::files::{Fingerprint, ShownLines};
 use crate::lsp::LanguageServers;

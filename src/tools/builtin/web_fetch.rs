@@ -62,22 +62,28 @@ impl WebFetch {
             context.side_usage.add(usage);
         }
         between_marks(&format!("what a model has answered from {origin}"), &answer.text)
-            .closed_by(page.note.clone())
+            .closed_by(page.notes.clone())
     }
 }
 
 fn whole(origin: &str, page: &Page) -> AnswerText {
-    between_marks(origin, &text_of(page)).closed_by(page.note.clone())
+    between_marks(origin, &text_of(page)).closed_by(page.notes.clone())
 }
 
-/// The page's title and text.
+/// The page's title, the other addresses that it names, and its text.
 fn text_of(page: &Page) -> String {
-    match (page.title.as_str(), page.text.trim()) {
-        ("", "") => "(the page has no text)".to_owned(),
-        ("", text) => text.to_owned(),
-        (title, "") => format!("Title: {title}\n\n(the page has no text)"),
-        (title, text) => format!("Title: {title}\n\n{text}"),
-    }
+    let named = [
+        ("Title", Some(page.title.as_str()).filter(|title| !title.is_empty())),
+        ("Canonical address", page.addresses.canonical.as_deref()),
+        ("The page sends its readers on to", page.addresses.leads_to.as_deref()),
+    ];
+    let lines = named.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}", value?)));
+    let head = lines.collect::<Vec<_>>().join("\n");
+    let text = match page.text.trim() {
+        "" => "(the page has no text)",
+        text => text,
+    };
+    if head.is_empty() { text.to_owned() } else { format!("{head}\n\n{text}") }
 }
 
 impl Tool for WebFetch {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::files::encoding::Encoding;
+use crate::encoding::Encoding;
 use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};

@@ -84,7 +84,7 @@ fn elements_break_the_lines_of_code() {
 fn w34_what_nobody_sees_is_left_out() {
     let html = "<p>seen<!-- comment --><span hidden>A</span><span style='color:red; DISPLAY : none'>B\
                 </span><script>C</script><style>D</style><template>E</template>\u{200b}\u{e0041}</p>\
-                <div style=\"visibility:hidden\">F</div><noscript>G</noscript>";
+                <div style=\"visibility:hidden\">F</div>";
     assert_eq!(text(html), "seen");
 }
 
@@ -175,4 +175,59 @@ fn targets_are_relative_to_the_base_that_the_page_names() {
 fn an_ampersand_is_one_only_where_the_page_has_one() {
     let html = "<p>\u{f8ff}\u{f0000} <a href='/?a=1&amp;b=2'>x &amp; y</a>";
     assert_eq!(text(html), "\u{f8ff}\u{f0000} [x & y](https://example.com/?a=1&b=2)");
+}
+
+#[test]
+fn outside_22_what_is_for_readers_without_scripts_is_text() {
+    for html in [
+        "<div id=root></div><noscript>You need to <b>enable</b> scripts.</noscript>",
+        "<html><head><noscript><p>You need to <b>enable</b> scripts.</p></noscript></head></html>",
+    ] {
+        assert_eq!(text(html), "You need to **enable** scripts.", "{html}");
+    }
+    assert_eq!(text("seen<noscript><img src=/pixel></noscript>"), "seen");
+}
+
+#[test]
+fn outside_48_captions_and_accordions_are_paragraphs() {
+    let html = "<table><caption>Prices</caption><tr><td>a<td>b<tr><td>1<td>2</table>\
+                <figure><img src=/x alt=y><figcaption>A <b>pear</b></figcaption></figure>\
+                <h3><button aria-expanded=false aria-controls=one>Why?</button></h3>\
+                <div id=one hidden>Because.</div>\
+                <button aria-expanded=false aria-controls=two>How?</button>\
+                <div id=two style='display:none'>So.</div>\
+                <div hidden=until-found>Found.</div><div id=three hidden>HID</div>";
+    assert_snapshot!(text(html), @r"
+    Prices
+
+
+    | a | b |
+    | - | - |
+    | 1 | 2 |
+
+    ![y](https://example.com/x)
+
+    A **pear**
+
+    ### Why?
+
+    Because.
+
+    **How?**
+
+    So.
+
+    Found.
+    ");
+}
+
+#[test]
+fn outside_25_a_page_says_how_much_of_it_is_left_out() {
+    let article =
+        "<p>A sentence of the article, with some commas, and more of them.</p>".repeat(20);
+    let html = format!("<nav>Home</nav><article>{article}</article><footer>Imprint</footer>");
+    let page = markdown(&html, None, Syntax::Html);
+    assert_eq!((page.left_out_chars, page.page_chars), (11, 11 + 20 * 51));
+    let page = markdown(&article, None, Syntax::Html);
+    assert_eq!((page.left_out_chars, page.page_chars), (0, 0));
 }

@@ -74,7 +74,7 @@ fn w34_what_is_hidden_is_hidden_at_any_depth() {
         "<div hidden>HID</div>seen",
         "<div style='display:none'><div>HID</div>HID</div>seen",
         "<template>HID</template>seen",
-        "<noscript><b>HID</noscript>seen",
+        "<div hidden><noscript><b>HID</noscript></div>seen",
         "<iframe></div>HID</iframe>seen",
         "<svg><text>HID</text></svg>seen",
         "<script>'<!--<script></script>HID--></script>seen",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::lsp::{self, Answer, Encoding, Found, FoundPlace, FoundSymbol, LineColumn};
+use crate::lsp::{self, Answer, Answers, Encoding, Found, FoundPlace, FoundSymbol, LineColumn};
 use crate::permissions::HiddenFiles;
 use crate::text;
 use crate::tools::answer::AnswerText;
@@ -25,7 +25,7 @@ const MAX_READ_BYTES: usize = 64 << 20;
 /// All that an answer is made of.
 pub(super) struct Rendering {
     pub(super) operation: &'static str,
-    pub(super) answer: Answer,
+    pub(super) answers: Answers,
     /// The place that was asked about, and its line.
     pub(super) asked_line: Option<(LineColumn, String)>,
     pub(super) shown_path: Option<PathBuf>,
@@ -55,6 +55,10 @@ struct Files<'a> {
 #[derive(Default)]
 struct Listed {
     lines: Vec<String>,
+    /// The most lines of one server.
+    room: usize,
+    /// The first line of the server whose places are added.
+    begun_at: usize,
     files: HashSet<PathBuf>,
     hidden: usize,
     more: usize,
@@ -65,16 +69,23 @@ struct Listed {
 impl Rendering {
     /// Reads the disk.
     pub(super) fn output(self, workspace: &Workspace) -> ToolOutput {
-        let Self { operation, answer, asked_line, shown_path, working_dir, hidden } = self;
-        let Answer { server, found, encoding, is_still_indexing, malformed } = answer;
-        let (body, listed) = match found {
-            Found::Text(text) => (text::without_hidden(&text).trim().to_owned(), Listed::default()),
-            Found::Places(places) => {
-                let mut files = Files::new(workspace, &hidden);
-                let listed = listed(&places, encoding, &mut files, &working_dir);
-                (listed.lines.join("\n"), listed)
+        let Self { operation, answers, asked_line, shown_path, working_dir, hidden } = self;
+        let Answers { answers, faults } = answers;
+        let mut files = Files::new(workspace, &hidden);
+        let mut listed = Listed { room: MAX_PLACES / answers.len().max(1), ..Listed::default() };
+        let mut texts = Vec::new();
+        for answer in &answers {
+            match &answer.found {
+                Found::Text(text) => texts.push(text::without_hidden(text).trim().to_owned()),
+                Found::Places(places) => {
+                    listed.begin();
+                    listed.add(places, answer.encoding, &mut files, &working_dir);
+                }
             }
-        };
+        }
+        texts.extend(listed.lines.iter().cloned());
+        texts.retain(|text| !text.is_empty());
+        let body = texts.join("\n");
         let count = if listed.lines.is_empty() {
             usize::from(!body.is_empty())
         } else {
@@ -82,7 +93,8 @@ impl Rendering {
         };
         let mut answer = AnswerText::from(body.clone());
         if count == 0 {
-            answer.close(format!("{server} found nothing."));
+            let servers: Vec<&str> = answers.iter().map(|it| it.server.as_str()).collect();
+            answer.close(format!("{} found nothing.", servers.join(", ")));
         }
         if let Some((place, line)) = asked_line {
             let line = shown_text(&line);
@@ -94,13 +106,11 @@ impl Rendering {
         for note in listed.notes() {
             answer.close(note);
         }
-        if 0 < malformed {
-            answer.close(format!("({malformed} left out, which {server} sent malformed)"));
+        for note in answers.iter().flat_map(notes_of) {
+            answer.close(note);
         }
-        if is_still_indexing {
-            answer.close(format!(
-                "({server} may be still indexing the project, so there may be more: ask again later)"
-            ));
+        for fault in &faults {
+            answer.close(format!("(not answered: {})", text::shown_line(fault)));
         }
         ToolOutput::text(answer).with(json!({
             "operation": operation,
@@ -110,6 +120,20 @@ impl Rendering {
             "file_count": listed.files.len(),
         }))
     }
+}
+
+/// What is to be told of how a server has answered.
+fn notes_of(Answer { server, is_still_indexing, malformed, .. }: &Answer) -> Vec<String> {
+    let mut notes = Vec::new();
+    if 0 < *malformed {
+        notes.push(format!("({malformed} left out, which {server} sent malformed)"));
+    }
+    if *is_still_indexing {
+        notes.push(format!(
+            "({server} may be still indexing the project, so there may be more: ask again later)"
+        ));
+    }
+    notes
 }
 
 impl Listed {
@@ -127,41 +151,51 @@ impl Listed {
     }
 }
 
-fn listed(
-    places: &[FoundPlace],
-    encoding: Encoding,
-    files: &mut Files<'_>,
-    working_dir: &Path,
-) -> Listed {
-    let mut listed = Listed::default();
-    for place in places {
-        let Some(path) = &place.path else {
-            listed.foreign += 1;
-            continue;
-        };
-        let is_full = MAX_PLACES <= listed.lines.len();
-        let shown = match files.look_at(path, is_full) {
-            Shown::Hidden => {
-                listed.hidden += 1;
+impl Listed {
+    /// What comes now is of another server.
+    fn begin(&mut self) {
+        self.begun_at = self.lines.len();
+    }
+
+    /// Adds the places of a server. Several servers of a project may find the same.
+    fn add(
+        &mut self,
+        places: &[FoundPlace],
+        encoding: Encoding,
+        files: &mut Files<'_>,
+        working_dir: &Path,
+    ) {
+        for place in places {
+            let Some(path) = &place.path else {
+                self.foreign += 1;
+                continue;
+            };
+            let is_full = self.room <= self.lines.len() - self.begun_at;
+            let shown = match files.look_at(path, is_full) {
+                Shown::Hidden => {
+                    self.hidden += 1;
+                    continue;
+                }
+                shown => shown,
+            };
+            if is_full {
+                self.more += 1;
                 continue;
             }
-            shown => shown,
-        };
-        if is_full {
-            listed.more += 1;
-            continue;
-        }
-        let (real, line) = match shown {
-            Shown::Text(real, text) => {
-                (real, line_with_text(place, encoding, real, text, working_dir))
+            let (real, line) = match shown {
+                Shown::Text(real, text) => {
+                    (real, line_with_text(place, encoding, real, text, working_dir))
+                }
+                Shown::Place(real) => (real, line_without_text(place, real, working_dir)),
+                Shown::Hidden => continue,
+            };
+            let is_others = self.lines[..self.begun_at].contains(&line);
+            if !is_others {
+                self.files.insert(real.clone());
+                self.lines.push(line);
             }
-            Shown::Place(real) => (real, line_without_text(place, real, working_dir)),
-            Shown::Hidden => continue,
-        };
-        listed.files.insert(real.clone());
-        listed.lines.push(line);
+        }
     }
-    listed
 }
 
 fn line_with_text(

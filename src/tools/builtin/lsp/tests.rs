@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::*;
-use crate::lsp::{Answer, Encoding, Found, FoundPlace, FoundSymbol};
+use crate::lsp::{Answer, Answers, Encoding, Found, FoundPlace, FoundSymbol};
 use crate::permissions::{ExcludedPaths, SearchLimits};
 use crate::tools::tool::test_support::Workspace;
 
@@ -17,12 +17,15 @@ fn place(path: &std::path::Path, line: u32, character: u32) -> FoundPlace {
 fn output(workspace: &Workspace, hidden: &ExcludedPaths, found: Found) -> ToolOutput {
     let rendering = Rendering {
         operation: "findReferences",
-        answer: Answer {
-            server: "server".to_owned(),
-            found,
-            encoding: Encoding::Utf16,
-            is_still_indexing: true,
-            malformed: 2,
+        answers: Answers {
+            answers: vec![Answer {
+                server: "server".to_owned(),
+                found,
+                encoding: Encoding::Utf16,
+                is_still_indexing: true,
+                malformed: 2,
+            }],
+            faults: Vec::new(),
         },
         asked_line: Some((LineColumn { line: 1, column: 5 }, "  def f\t(): \u{202e}x".to_owned())),
         shown_path: Some(workspace.path("a.py")),

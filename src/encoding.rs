@@ -1,4 +1,5 @@
-//! Recognises the encoding of a file by its contents, and converts text from and to it.
+//! Recognises the encoding of a file by its contents, and converts text from and to it. The one
+//! decoder of files, for the tools as for definitions and instructions.
 
 use std::borrow::Cow;
 
@@ -47,6 +48,33 @@ pub(crate) enum Newline {
 /// A character that an encoding cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unmappable(pub(crate) char);
+
+/// The text of bytes that were read for a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DecodedText {
+    pub(crate) text: String,
+    /// Why it may not be what was written, in words that follow the file's name.
+    pub(crate) doubt: Option<String>,
+}
+
+/// The text of a file. Of one that is not whole, the last character may be cut.
+pub(crate) fn text_of(bytes: &[u8], is_whole: bool) -> Result<DecodedText, Binary> {
+    let encoding = Encoding::recognise(bytes, is_whole)?;
+    let (text, is_damaged) = encoding.decode(bytes);
+    let text = if is_whole {
+        text.into_owned()
+    } else {
+        text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
+    };
+    let name = encoding.name();
+    let is_guess = !encoding.has_mark && !encoding.is_utf_8();
+    let doubt = match () {
+        () if is_whole && is_damaged => Some(format!("has bytes that are no text in {name}")),
+        () if is_guess => Some(format!("is read in a guessed encoding: {name}")),
+        () => None,
+    };
+    Ok(DecodedText { text, doubt })
+}
 
 impl Encoding {
     pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false };
@@ -270,6 +298,22 @@ mod tests {
         check(b"\0h\0e\0l\0l\0o\0\n", "UTF-16BE");
         check(b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n", "windows-1252");
         check("ääää öööö".as_bytes().strip_suffix(b"\xb6").unwrap(), "UTF-8");
+    }
+
+    #[test]
+    fn outside_39_a_text_is_read_in_its_encoding_and_a_guess_is_told() {
+        let read = |bytes: &[u8]| text_of(bytes, true).map(|it| (it.text, it.doubt));
+        let sure = |text: &str| Ok((text.to_owned(), None));
+        assert_eq!(read("für".as_bytes()), sure("für"));
+        assert_eq!(read(b"\xef\xbb\xbfa"), sure("a"));
+        assert_eq!(read(b"\xff\xfef\0\xfc\0r\0"), sure("für"));
+        assert_eq!(read(b"\xfe\xff\0f\0\xfc\0r"), sure("für"));
+        let (text, doubt) = read(b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n").unwrap();
+        assert_eq!(text, "Grüße aus Köln, schön!\n");
+        assert_eq!(doubt.unwrap(), "is read in a guessed encoding: windows-1252");
+        assert_eq!(read(b"%PDF-1.7\n"), Err(Binary("a PDF document")));
+        let cut = text_of(&"für".as_bytes()[..2], false).unwrap();
+        assert_eq!((cut.text.as_str(), cut.doubt), ("f", None));
     }
 
     #[test]

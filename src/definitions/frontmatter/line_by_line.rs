@@ -1,0 +1,256 @@
+//! Reads a frontmatter that is no YAML, as it was meant: line by line, for the keys that are known.
+
+use std::collections::HashMap;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{NameList, parsed, split_at_commas, takes};
+
+/// What the value of a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ValueKind {
+    Text,
+    Names,
+    Number,
+    Flag,
+}
+
+/// The keys whose values are read.
+const KNOWN: [(&str, ValueKind); 11] = [
+    ("name", ValueKind::Text),
+    ("description", ValueKind::Text),
+    ("argument-hint", ValueKind::Text),
+    ("model", ValueKind::Text),
+    ("permissionMode", ValueKind::Text),
+    ("tools", ValueKind::Names),
+    ("disallowedTools", ValueKind::Names),
+    ("allowed-tools", ValueKind::Names),
+    ("maxTurns", ValueKind::Number),
+    ("disable-model-invocation", ValueKind::Flag),
+    ("user-invocable", ValueKind::Flag),
+];
+
+/// Keys of other programs. They end the value before them, and theirs is ignored. Any other word
+/// with a colon may begin a line of a description, such as `user:` in an example.
+const OTHERS: [&str; 32] = [
+    "agent",
+    "alwaysApply",
+    "author",
+    "background",
+    "category",
+    "color",
+    "compatibility",
+    "context",
+    "created",
+    "effort",
+    "globs",
+    "hooks",
+    "icon",
+    "id",
+    "initialPrompt",
+    "isolation",
+    "keywords",
+    "license",
+    "maturity",
+    "mcpServers",
+    "memory",
+    "metadata",
+    "mode",
+    "paths",
+    "priority",
+    "shell",
+    "skills",
+    "tags",
+    "temperature",
+    "title",
+    "version",
+    "when_to_use",
+];
+
+/// A key with the lines of its value.
+struct Entry<'a> {
+    /// Counts from zero.
+    line: usize,
+    key: &'a str,
+    /// What stands behind the key, and the lines that follow it.
+    value: Vec<&'a str>,
+}
+
+/// The known keys and their values, as JSON. Of a key that stands there twice the last one counts,
+/// as it does to most readers of YAML. The error names the line behind the one with `---`.
+pub(super) fn read(frontmatter: &str) -> Result<Map<String, Value>, (usize, String)> {
+    let mut values = Map::new();
+    for entry in entries(frontmatter) {
+        let Some((key, kind)) = KNOWN.iter().find(|(key, _)| *key == entry.key) else { continue };
+        let value = entry.read(*kind);
+        let value = value.ok_or_else(|| {
+            let reason = format!("`{key}` takes {}", takes(key));
+            (entry.line + 1, reason)
+        })?;
+        values.insert((*key).to_owned(), value);
+    }
+    Ok(values)
+}
+
+/// The keys, of which none stands further in than the first one.
+fn entries(frontmatter: &str) -> Vec<Entry<'_>> {
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    let mut indentation = None;
+    for (line, text) in frontmatter.lines().enumerate() {
+        let indented = text.len() - text.trim_start().len();
+        let is_further_in = indentation.is_some_and(|first| indented > first);
+        match key_of(text).filter(|_| !is_further_in) {
+            Some((key, value)) => {
+                indentation.get_or_insert(indented);
+                entries.push(Entry { line, key, value: vec![value] });
+            }
+            None => {
+                if let Some(entry) = entries.last_mut() {
+                    entry.value.push(text);
+                }
+            }
+        }
+    }
+    entries
+}
+
+/// A key that is known here or to others, and what stands behind it.
+fn key_of(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    let key = key.trim().trim_matches(['"', '\'']);
+    let is_key = KNOWN.iter().any(|(known, _)| *known == key) || OTHERS.contains(&key);
+    is_key.then_some((key, value))
+}
+
+impl Entry<'_> {
+    fn read(&self, kind: ValueKind) -> Option<Value> {
+        match kind {
+            ValueKind::Text => {
+                let text = self.as_yaml::<String>().unwrap_or_else(|| self.text());
+                Some(Value::String(text))
+            }
+            ValueKind::Names => {
+                let names =
+                    self.as_yaml::<NameList>().map_or_else(|| self.names(), NameList::names);
+                Some(names.iter().map(|name| name.trim()).collect())
+            }
+            ValueKind::Number => self.as_yaml::<u32>().map(Value::from),
+            ValueKind::Flag => self.as_yaml::<bool>().map(Value::from),
+        }
+    }
+
+    /// The value, if these lines alone are YAML.
+    fn as_yaml<T: DeserializeOwned>(&self) -> Option<T> {
+        let yaml = format!("value:{}", self.value.join("\n"));
+        let mut read: HashMap<String, T> = parsed(&yaml).ok()?;
+        read.remove("value")
+    }
+
+    /// The value as it is written, without quotes around it.
+    fn text(&self) -> String {
+        let [first, further @ ..] = &self.value[..] else { return String::new() };
+        // A sign of YAML for a text of several lines.
+        let is_sign = |c: char| matches!(c, '|' | '>' | '-' | '+') || c.is_ascii_digit();
+        let is_block =
+            first.trim_start().starts_with(['|', '>']) && first.trim().chars().all(is_sign);
+        let lines = if is_block { further } else { &self.value[..] };
+        let text = lines.join("\n");
+        let text = text.trim();
+        let unquoted = ['"', '\''].into_iter().find_map(|quote| {
+            let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+            Some(inner.to_owned())
+        });
+        unquoted.unwrap_or_else(|| text.to_owned())
+    }
+
+    /// The names, whatever stands around them. What is none stays, and is refused as such where
+    /// names are checked: to leave it out could mean more names, not fewer.
+    fn names(&self) -> Vec<String> {
+        let text = self.text();
+        let items = text.lines().map(|line| line.trim().trim_start_matches("- "));
+        let items = items.collect::<Vec<_>>().join(",");
+        let inner = items.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let parts = split_at_commas(inner.unwrap_or(&items));
+        let unquoted = parts.iter().map(|part| part.trim().trim_matches(['"', '\'']).to_owned());
+        unquoted.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(frontmatter: &str, expected: &str) {
+        let values = read(frontmatter).unwrap();
+        assert_eq!(Value::Object(values).to_string(), expected, "{frontmatter}");
+    }
+
+    #[test]
+    fn outside_38_a_colon_in_a_text_is_text() {
+        check(
+            "name: review\ndescription: Reviews. Triggers on: review, check",
+            r#"{"name":"review","description":"Reviews. Triggers on: review, check"}"#,
+        );
+    }
+
+    #[test]
+    fn outside_40_signs_of_yaml_are_text() {
+        for (written, text) in [
+            ("@mentions are handled", "@mentions are handled"),
+            ("*every* file", "*every* file"),
+            ("'It's fine'", "It's fine"),
+            ("\"He says \"no\" to it\"", "He says \"no\" to it"),
+            ("`code` first", "`code` first"),
+            ("%done", "%done"),
+            ("[WIP] reviews", "[WIP] reviews"),
+            ("{{x}} templates", "{{x}} templates"),
+            ("|\n  Two: lines\n  here", "Two: lines\nhere\n"),
+            ("plain # with a comment", "plain"),
+        ] {
+            let values = read(&format!("description: {written}\nname: 'a': b")).unwrap();
+            assert_eq!(values["description"], text, "{written}");
+            assert_eq!(values["name"], "'a': b");
+        }
+        check("name: a\nname: b", r#"{"name":"b"}"#);
+        check("  name: a\n  description: b: c", r#"{"name":"a","description":"b: c"}"#);
+    }
+
+    #[test]
+    fn outside_41_lines_of_an_example_belong_to_the_description() {
+        let frontmatter = "name: a\ndescription: Use it.\nExamples:\n<example>\nContext: C.\n\
+                           user: \"Do it\"\nassistant: \"Yes: now\"\n</example>\nmodel: haiku\ncolor: red";
+        let values = read(frontmatter).unwrap();
+        let description = values["description"].as_str().unwrap();
+        assert!(
+            description.starts_with("Use it.\nExamples:") && description.ends_with("</example>")
+        );
+        assert_eq!(values["model"], "haiku");
+    }
+
+    #[test]
+    fn outside_51_brackets_in_a_hint_are_text() {
+        check(
+            "argument-hint: [--strict] [--json]\ndescription: D.",
+            r#"{"argument-hint":"[--strict] [--json]","description":"D."}"#,
+        );
+    }
+
+    #[test]
+    fn g4_lists_and_flags_never_come_to_mean_more() {
+        let names = |written: &str| {
+            let values = read(&format!("description: a: b\ntools: {written}")).unwrap();
+            values["tools"].to_string()
+        };
+        assert_eq!(names("Read, Grep"), r#"["Read","Grep"]"#);
+        assert_eq!(names("[Read, \"Grep\""), r#"["[Read","Grep"]"#);
+        assert_eq!(names("@Read, *"), r#"["@Read","*"]"#);
+        assert_eq!(names("\n  - Read\n  - *x"), r#"["Read","*x"]"#);
+        assert_eq!(names("\n  - Read\n  - Grep"), r#"["Read","Grep"]"#);
+        assert_eq!(names(""), "[]");
+        let fault = read("description: a: b\nuser-invocable: perhaps").unwrap_err();
+        assert_eq!(fault, (2, "`user-invocable` takes true or false".to_owned()));
+        assert!(read("maxTurns: many").is_err());
+    }
+}
