@@ -102,8 +102,8 @@ fn walk(
                 Includes::All => is_include(&value.section),
             };
         if is_include && 0 < depth {
-            let included = path.parent().unwrap_or(home).join(below_home(&value.value, home));
-            walk(&included, home, includes, depth - 1, each);
+            let further = path.parent().unwrap_or(home).join(below_home(&value.value, home));
+            walk(&further, home, includes, depth - 1, each);
         }
         each(value, &path);
     }

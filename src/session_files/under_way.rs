@@ -45,7 +45,7 @@ impl SessionFiles {
     pub(crate) fn begin_command(&self, line: &str) -> UnlookedCommand {
         let command = UnlookedCommand::new(line);
         // What earlier servers have left is read before there is a mark of this one.
-        _ = self.look_at_finds(|_| ());
+        self.look_at_finds(|_| ());
         if let Err(error) = self.write_mark(&command) {
             let session = &self.session;
             tracing::warn!(

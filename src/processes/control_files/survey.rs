@@ -268,8 +268,8 @@ impl Listing {
         };
         for (count, entry) in entries.flatten().enumerate() {
             if MAX_ENTRIES <= count {
-                let Self { subdirectories, set_id, .. } = listing;
-                return Self { subdirectories, set_id, ..Self::asked(directory) };
+                let Self { set_id, subdirectories, .. } = listing;
+                return Self { set_id, subdirectories, ..Self::asked(directory) };
             }
             let name = entry.file_name();
             let kind = entry.file_type().ok();
