@@ -41,7 +41,7 @@ fn reasoning_in(body: &Value) -> Vec<Value> {
     assistants.map(|message| message["reasoning_content"].clone()).collect()
 }
 
-async fn last_reasoning(upstream: &Upstream) -> Vec<Value> {
+fn last_reasoning(upstream: &Upstream) -> Vec<Value> {
     reasoning_in(&upstream.requests().last().expect("a request").json())
 }
 
@@ -63,7 +63,7 @@ async fn w12_a_provider_that_misses_reasoning_gets_it_empty() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     turn_that_misses(&upstream, &server.client()).await;
-    assert_eq!(last_reasoning(&upstream).await, [json!("I think."), json!("")]);
+    assert_eq!(last_reasoning(&upstream), [json!("I think."), json!("")]);
 
     // One that takes no empty text gets a blank.
     upstream.round(only_reads("c1"));
@@ -71,7 +71,7 @@ async fn w12_a_provider_that_misses_reasoning_gets_it_empty() {
     upstream.round(refusal(400, MISSING));
     upstream.round(says("Done."));
     assert_eq!(server.client().streamed(&ask_streamed("Again.")).await.text(), "Done.");
-    assert_eq!(last_reasoning(&upstream).await, [json!(" ")]);
+    assert_eq!(last_reasoning(&upstream), [json!(" ")]);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn w13_nobody_else_is_touched_before_it_is_proven_twice() {
         upstream.round(only_reads("c2"));
         upstream.round(says("Done."));
         assert_eq!(bob.streamed(&ask_streamed("Read.")).await.text(), "Done.");
-        assert_eq!(last_reasoning(&upstream).await, expected);
+        assert_eq!(last_reasoning(&upstream), expected);
     };
     clean(vec![json!("I think."), Value::Null]).await;
     turn_that_misses(&upstream, &alice).await;
@@ -118,7 +118,7 @@ async fn w51_a_typo_of_one_client_is_its_own() {
     upstream.round(thinks_and_reads("c1"));
     upstream.round(says("Done."));
     assert_eq!(server.client().streamed(&ask_streamed("Read.")).await.text(), "Done.");
-    assert_eq!(last_reasoning(&upstream).await, [json!("I think.")]);
+    assert_eq!(last_reasoning(&upstream), [json!("I think.")]);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn w14_a_chat_goes_on_with_a_model_that_misses_reasoning() {
     upstream.round(says("So."));
 
     assert_eq!(server.client().streamed(&of("kimi", &messages)).await.text(), "So.");
-    assert_eq!(last_reasoning(&upstream).await, [json!(""), json!("")]);
+    assert_eq!(last_reasoning(&upstream), [json!(""), json!("")]);
 }
 
 #[tokio::test]
