@@ -431,7 +431,7 @@ async fn the_output_of_a_running_command_grows_in_its_card() {
     assert_eq!((output.as_str(), status.as_str()), ("first line\nlast line", "completed"));
     let items = answer.card_items();
     let growing = items.iter().find(|item| {
-        item["arguments"].as_str().is_some_and(|arguments| arguments.starts_with("$"))
+        item["arguments"].as_str().is_some_and(|arguments| arguments.starts_with('$'))
     });
     let growing = growing.expect("an item with output");
     assert_eq!(growing["status"], "completed", "it is shown as executing");

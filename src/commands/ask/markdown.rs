@@ -294,13 +294,22 @@ mod tests {
 
     /// With each style as a word in braces.
     fn told(text: &str) -> String {
-        let names = [(BOLD, "b"), (FAINT, "f"), (ITALIC, "i"), (STRUCK, "s"), (RED, "r")];
-        let names =
-            names.into_iter().chain([(GREEN, "g"), (CYAN, "c"), ("1;36", "bc"), ("1;3", "bi")]);
-        let named = |text: String, (code, name): (&str, &str)| {
-            text.replace(&format!("\x1b[{code}m"), &format!("{{{name} "))
-        };
-        names.fold(text.to_owned(), named).replace(RESET, "}")
+        let styles = [
+            (BOLD, "b"),
+            (FAINT, "f"),
+            (ITALIC, "i"),
+            (STRUCK, "s"),
+            (RED, "r"),
+            (GREEN, "g"),
+            (CYAN, "c"),
+            ("1;36", "bc"),
+            ("1;3", "bi"),
+        ];
+        let mut told = text.to_owned();
+        for (code, word) in styles {
+            told = told.replace(&format!("\x1b[{code}m"), &format!("{{{word} "));
+        }
+        told.replace(RESET, "}")
     }
 
     #[track_caller]
