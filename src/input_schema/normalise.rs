@@ -65,10 +65,8 @@ impl Walk<'_> {
                     self.convert(&schema["items"], item, &format!("{path}[{index}]"));
                 }
             }
-            (Some("object"), Value::Object(members)) => {
-                if !self.is_any_object(schema, path) {
-                    self.convert_members(schema, members, path);
-                }
+            (Some("object"), Value::Object(members)) if !self.is_any_object(schema, path) => {
+                self.convert_members(schema, members, path);
             }
             _ => {}
         }

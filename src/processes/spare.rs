@@ -37,10 +37,10 @@ const MAX_SPARES: usize = 4;
 
 /// Room for a few spares, one of each kind.
 #[derive(Debug, Default)]
-pub(super) struct Spares(Mutex<Shelf>);
+pub(super) struct Spares(Mutex<Places>);
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct Places {
     /// The oldest first.
     spares: Vec<Spare>,
     being_started: Vec<SupervisorKind>,
@@ -84,7 +84,7 @@ impl Spares {
     /// Takes a spare of this kind out, if it can still be used. `program` is what would be executed
     /// now.
     pub(super) fn take(&self, kind: &SupervisorKind, program: &Path) -> Option<ReadySupervisor> {
-        let mut spare = self.lock().remove(|spare| spare.kind == *kind)?;
+        let mut spare = self.lock().remove(|it| it.kind == *kind)?;
         if !spare.fits(program) {
             return None;
         }
@@ -94,9 +94,9 @@ impl Spares {
     /// Runs `fill` when the returned value is dropped, or after [`HEAD_START`].
     pub(super) fn fill_later(&self, fill: impl Future<Output = ()> + Send + 'static) -> WorkBegun {
         let (sender, ended) = oneshot::channel();
-        let mut shelf = self.lock();
-        while shelf.fillers.try_join_next().is_some() {}
-        shelf.fillers.spawn(async move {
+        let mut places = self.lock();
+        while places.fillers.try_join_next().is_some() {}
+        places.fillers.spawn(async move {
             _ = timeout(HEAD_START, ended).await;
             fill.await;
         });
@@ -118,12 +118,12 @@ impl Spares {
         // The order counts: what is watched already is inherited by what is started now.
         let is_watched = placeholders::is_watched();
         let started = start();
-        let mut shelf = self.lock();
-        shelf.being_started.retain(|started| started != kind);
-        let number = shelf.next_number();
+        let mut places = self.lock();
+        places.being_started.retain(|started| started != kind);
+        let number = places.next_number();
         let supervisor = Some(started.ok()?);
         let spare = Spare { number, kind: kind.clone(), supervisor, executed, is_watched };
-        shelf.put(spare);
+        places.put(spare);
         Some(number)
     }
 
@@ -135,16 +135,16 @@ impl Spares {
     /// The process of the youngest spare, if there is one.
     #[cfg(test)]
     pub(super) fn process(&self) -> Option<rustix::process::Pid> {
-        let shelf = self.lock();
-        shelf.spares.last()?.supervisor.as_ref()?.connection.supervisor.process()
+        let places = self.lock();
+        places.spares.last()?.supervisor.as_ref()?.connection.supervisor.process()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelf> {
+    fn lock(&self) -> MutexGuard<'_, Places> {
         sync::lock(&self.0)
     }
 }
 
-impl Shelf {
+impl Places {
     /// Whether a spare of this kind is to be started now. Whoever is told so starts one.
     fn begin(&mut self, kind: &SupervisorKind) -> bool {
         let is_there = self.spares.iter().any(|spare| spare.kind == *kind);

@@ -40,6 +40,7 @@ pub(crate) struct SessionBody {
 }
 
 /// What a turn began with, and what held after it.
+#[expect(clippy::struct_excessive_bools, reason = "what is kept of a turn, as it is stored")]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct TurnBody {

@@ -259,13 +259,12 @@ impl Encoder {
                 let counts = (*duration, *chars);
                 let line = progress_lines::ended(tool, headline.as_str(), counts, error.as_deref());
                 self.line(&line, out);
-                match self.unfinished.running.first() {
-                    Some(other) => {
-                        let other = progress_lines::subject(&other.tool, other.headline.as_str());
-                        self.status(&other, Running::Yes, out);
-                    }
-                    None => self.status(line.trim_end(), Running::No, out),
-                }
+                let other = self.unfinished.running.first();
+                let running = if other.is_some() { Running::Yes } else { Running::No };
+                let (tool, headline) =
+                    other.map_or((tool, headline), |other| (&other.tool, &other.headline));
+                let shown = progress_lines::subject(tool, headline.as_str());
+                self.status(&shown, running, out);
             }
             Progress::Events => {
                 // The SDK's stream helper joins the objects of all our events.
@@ -326,7 +325,9 @@ impl Encoder {
             Progress::Reasoning => {
                 if let Some(line) = agents::line(&report.event) {
                     self.line(&line, out);
-                    self.status(line.trim_end(), Running::Yes, out);
+                }
+                if let Some(call) = agents::call(&report.event) {
+                    self.status(&call, Running::Yes, out);
                 }
             }
             Progress::Events => self.event(&agents::event(report), out),

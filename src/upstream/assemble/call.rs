@@ -16,6 +16,7 @@ const MAX_ARGUMENTS: usize = 1 << 20;
 const MAX_NAME: usize = 256;
 
 /// A tool call as far as it has come.
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold apart from each other")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AssembledCall {
     /// Upstream's id, byte for byte, or one made up where that is missing or in use. It may

@@ -260,7 +260,8 @@ fn w46_a_call_that_the_provider_could_not_read_is_a_bad_sample() {
         check(&fault, ErrorCode::UpstreamInvalid);
     }
     let code = Some("tool_use_failed".to_owned());
-    let frame = Fault::Frame(ErrorObject { message: "Failed".into(), code, ..ErrorObject::default() });
+    let frame =
+        Fault::Frame(ErrorObject { message: "Failed".into(), code, ..ErrorObject::default() });
     assert!(frame.is_bad_sample());
     for text in [
         "temperature must be below 2",

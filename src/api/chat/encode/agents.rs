@@ -20,6 +20,18 @@ pub(super) fn line(event: &AgentEvent) -> Option<String> {
     Some(progress_lines::of_agent(&event.agent_type, &line))
 }
 
+/// The call that a subagent makes: its tool and its main argument.
+pub(super) fn call(event: &AgentEvent) -> Option<String> {
+    let call = match &event.step {
+        AgentStep::ToolStarted { tool, headline, .. }
+        | AgentStep::ToolEnded { tool, headline, .. } => progress_lines::subject(tool, headline),
+        AgentStep::LeftBehind(_) | AgentStep::Started { .. } | AgentStep::Ended { .. } => {
+            return None;
+        }
+    };
+    Some(progress_lines::of_agent(&event.agent_type, &call))
+}
+
 pub(super) fn event(report: &AgentReport) -> Value {
     let AgentReport { call_id, event: AgentEvent { agent, agent_type, step } } = report;
     let mut event = match step {

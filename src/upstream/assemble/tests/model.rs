@@ -12,6 +12,7 @@ use super::super::{Assembler, End, Slot, Step};
 use super::{TOOLS, assembler};
 use crate::openai::chunk::{CallDelta, Chunk};
 
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold apart from each other")]
 #[derive(Clone, Debug, Default)]
 struct Call {
     index: Option<u64>,
