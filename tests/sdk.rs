@@ -249,7 +249,7 @@ async fn tries(program: &Path, script: &str, client: &str) -> (Value, String, us
 }
 
 #[tokio::test]
-async fn w52_no_client_runs_a_command_again_by_its_own_retries() {
+async fn wire_52_no_client_runs_a_command_again_by_its_own_retries() {
     let python = environment("sdk").await.join("bin/python");
     let node = Path::new("node");
     for (program, script, client) in [

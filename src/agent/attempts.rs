@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn w51_a_lesson_is_drawn_only_from_a_request_that_succeeds() {
+    fn wire_51_a_lesson_is_drawn_only_from_a_request_that_succeeds() {
         use UpstreamTrait::{MissesReasoning, MissesReasoningText, RefusesTools};
 
         let mut attempts = attempts(Delivery::Streamed);

@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn w12_reasoning_that_is_missing_is_filled_in() {
+    fn wire_12_reasoning_that_is_missing_is_filled_in() {
         let filled = |text: &str, filler: &str| {
             let message = RawValue::from_string(text.to_owned()).unwrap();
             with_reasoning(&message, filler).map(|message| message.get().to_owned())

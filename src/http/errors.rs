@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn w52_a_failure_after_tools_has_a_status_that_no_client_retries() {
+    fn wire_52_a_failure_after_tools_has_a_status_that_no_client_retries() {
         for code in ErrorCode::ALL {
             let error = ApiError::new(code, "m").retry_after(Some(Duration::from_secs(1)));
             let response = failed_after_tools(error);

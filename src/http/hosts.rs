@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn w52_origins_of_programs_can_be_listed() {
+    fn wire_52_origins_of_programs_can_be_listed() {
         for origin in [
             "app://obsidian.md",
             "app://-",

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn w09_a_name_that_no_provider_takes_is_mended() {
+    fn wire_09_a_name_that_no_provider_takes_is_mended() {
         for (name, expected) in [
             ("Read", "Read"),
             ("mcp__a__b-c", "mcp__a__b-c"),

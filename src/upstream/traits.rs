@@ -241,7 +241,7 @@ mod tests {
     const MISSES: UpstreamTrait = UpstreamTrait::MissesReasoning;
 
     #[test]
-    fn w13_a_single_proof_changes_no_other_turn() {
+    fn wire_13_a_single_proof_changes_no_other_turn() {
         let (traits, now) = (UpstreamTraits::default(), Instant::now());
         traits.learn(lesson("m", REFUSES), now);
         assert_eq!(traits.of("m", now), TraitSet::default());

@@ -59,7 +59,7 @@ async fn turn_that_misses(upstream: &Upstream, client: &Client) {
 }
 
 #[tokio::test]
-async fn w12_a_provider_that_misses_reasoning_gets_it_empty() {
+async fn wire_12_a_provider_that_misses_reasoning_gets_it_empty() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     turn_that_misses(&upstream, &server.client()).await;
@@ -75,7 +75,7 @@ async fn w12_a_provider_that_misses_reasoning_gets_it_empty() {
 }
 
 #[tokio::test]
-async fn w13_nobody_else_is_touched_before_it_is_proven_twice() {
+async fn wire_13_nobody_else_is_touched_before_it_is_proven_twice() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let (alice, bob) = (add(&server, &["alice"]), add(&server, &["bob"]));
@@ -101,7 +101,7 @@ async fn w13_nobody_else_is_touched_before_it_is_proven_twice() {
 }
 
 #[tokio::test]
-async fn w51_a_typo_of_one_client_is_its_own() {
+async fn wire_51_a_typo_of_one_client_is_its_own() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let typo = r#"invalid "reasoning": effort must be one of low, medium, high"#;
@@ -122,7 +122,7 @@ async fn w51_a_typo_of_one_client_is_its_own() {
 }
 
 #[tokio::test]
-async fn w14_a_chat_goes_on_with_a_model_that_misses_reasoning() {
+async fn wire_14_a_chat_goes_on_with_a_model_that_misses_reasoning() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let of = |model: &str, messages: &[Value]| {
@@ -157,7 +157,7 @@ async fn a_signature_that_one_chat_got_wrong_is_no_lesson() {
 }
 
 #[tokio::test]
-async fn w23_a_request_for_json_is_answered_without_the_servers_tools() {
+async fn wire_23_a_request_for_json_is_answered_without_the_servers_tools() {
     let format = json!({ "response_format": { "type": "json_object" } });
     for message in [
         "Function calling with a response mime type: 'application/json' is unsupported",
@@ -185,7 +185,7 @@ async fn w23_a_request_for_json_is_answered_without_the_servers_tools() {
 }
 
 #[tokio::test]
-async fn w24_a_model_without_tools_answers_plainly() {
+async fn wire_24_a_model_without_tools_answers_plainly() {
     for (code, message) in [
         (400, "registry.ollama.ai/library/gemma:2b does not support tools"),
         (404, "No endpoints found that support tool use."),
@@ -203,7 +203,7 @@ async fn w24_a_model_without_tools_answers_plainly() {
 }
 
 #[tokio::test]
-async fn w24_tools_that_the_client_wants_called_are_not_left_out() {
+async fn wire_24_tools_that_the_client_wants_called_are_not_left_out() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let message = "gemma:2b does not support tools";
@@ -215,7 +215,7 @@ async fn w24_tools_that_the_client_wants_called_are_not_left_out() {
 }
 
 #[tokio::test]
-async fn w24_a_404_says_what_the_provider_says() {
+async fn wire_24_a_404_says_what_the_provider_says() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     let message = "No endpoints found matching your data policy.";
@@ -226,7 +226,7 @@ async fn w24_a_404_says_what_the_provider_says() {
 }
 
 #[tokio::test]
-async fn w24_the_choice_none_over_a_history_of_calls_sends_the_tools_along() {
+async fn wire_24_the_choice_none_over_a_history_of_calls_sends_the_tools_along() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     upstream.round(only_reads("c1"));
@@ -252,7 +252,7 @@ async fn w24_the_choice_none_over_a_history_of_calls_sends_the_tools_along() {
 }
 
 #[tokio::test]
-async fn w46_a_call_that_the_provider_could_not_read_is_asked_for_again() {
+async fn wire_46_a_call_that_the_provider_could_not_read_is_asked_for_again() {
     let failed = json!({ "error": { "message": "Failed to call a function. Please adjust your prompt.",
         "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<f" } });
     for bad in [status(400, &failed), vec![event(&failed)]] {
@@ -308,7 +308,7 @@ fn long_chat() -> Value {
 }
 
 #[tokio::test]
-async fn w25_a_long_request_that_is_refused_in_any_words_becomes_shorter() {
+async fn wire_25_a_long_request_that_is_refused_in_any_words_becomes_shorter() {
     for (code, message) in [
         (400, "Range of input length should be [1, 30720]"),
         (500, "the request exceeds the available context size"),
@@ -327,7 +327,7 @@ async fn w25_a_long_request_that_is_refused_in_any_words_becomes_shorter() {
 }
 
 #[tokio::test]
-async fn w25_a_short_request_that_is_refused_without_a_reason_is_refused() {
+async fn wire_25_a_short_request_that_is_refused_without_a_reason_is_refused() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
     upstream.round(refusal(400, "Bad Request"));

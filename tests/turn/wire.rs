@@ -24,7 +24,7 @@ fn echoed(echo: Step) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn w01_a_call_that_comes_once_more_whole_runs_once() {
+async fn wire_01_a_call_that_comes_once_more_whole_runs_once() {
     let function = |name: Option<&str>| json!({ "name": name, "arguments": ECHO });
     for entry in [
         json!({ "index": 0, "function": { "arguments": ECHO } }),
@@ -47,7 +47,7 @@ async fn w01_a_call_that_comes_once_more_whole_runs_once() {
 }
 
 #[tokio::test]
-async fn w01_a_clients_call_that_comes_once_more_is_its_call_once() {
+async fn wire_01_a_clients_call_that_comes_once_more_is_its_call_once() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
     let city = json!({ "city": "Oslo" });
@@ -77,7 +77,7 @@ fn has_valid_names(sent: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn w09_a_name_that_no_provider_takes_bricks_no_chat() {
+async fn wire_09_a_name_that_no_provider_takes_bricks_no_chat() {
     let long = "x".repeat(80);
     for name in ["Read<|channel|>commentary", "functions.Read", &long] {
         let upstream = Upstream::start();
@@ -107,7 +107,7 @@ async fn w09_a_name_that_no_provider_takes_bricks_no_chat() {
 }
 
 #[tokio::test]
-async fn w28_white_space_before_a_call_is_left_out_and_alone_is_no_answer() {
+async fn wire_28_white_space_before_a_call_is_left_out_and_alone_is_no_answer() {
     let upstream = Upstream::start();
     let server = free(&upstream).await;
     let read = json!({ "pattern": "*" });
@@ -134,7 +134,7 @@ async fn w28_white_space_before_a_call_is_left_out_and_alone_is_no_answer() {
 }
 
 #[tokio::test]
-async fn w15_words_for_a_cut_answer_are_no_success() {
+async fn wire_15_words_for_a_cut_answer_are_no_success() {
     let upstream = Upstream::start();
     let server = free(&upstream).await;
     for (word, expected) in [
@@ -160,7 +160,7 @@ async fn w15_words_for_a_cut_answer_are_no_success() {
 }
 
 #[tokio::test]
-async fn w16_an_exclusive_call_before_a_failure_does_not_run() {
+async fn wire_16_an_exclusive_call_before_a_failure_does_not_run() {
     let command = json!({ "command": "echo x >> log.txt" });
     let ends = [
         vec![finish("abort"), done()],
@@ -246,7 +246,7 @@ async fn a_list_that_came_as_text_is_taken() {
 }
 
 #[tokio::test]
-async fn w52_a_failure_after_tools_is_told_again_and_nothing_runs() {
+async fn wire_52_a_failure_after_tools_is_told_again_and_nothing_runs() {
     let upstream = Upstream::start();
     let server = free(&upstream).await;
     let marks = || calls(&[("c1", "Bash", json!({ "command": "echo ran >> marks" }))]);
@@ -274,7 +274,7 @@ async fn w52_a_failure_after_tools_is_told_again_and_nothing_runs() {
 }
 
 #[tokio::test]
-async fn w52_equal_requests_at_once_are_turns_of_their_own() {
+async fn wire_52_equal_requests_at_once_are_turns_of_their_own() {
     let upstream = Upstream::start();
     let server = free(&upstream).await;
     upstream.round([vec![text("One."), gate("one")], end("stop")].concat());

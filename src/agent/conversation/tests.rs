@@ -267,7 +267,7 @@ fn reasoning_of(body: &str) -> Vec<Value> {
 }
 
 #[test]
-fn w12_reasoning_that_is_missing_is_sent_empty() {
+fn wire_12_reasoning_that_is_missing_is_sent_empty() {
     let plain = || {
         let mut exchange = exchange("m");
         exchange.assistant.as_object_mut().unwrap().shift_remove("reasoning_content");
@@ -293,7 +293,7 @@ fn w12_reasoning_that_is_missing_is_sent_empty() {
 }
 
 #[test]
-fn w24_tools_that_a_model_refuses_are_left_out() {
+fn wire_24_tools_that_a_model_refuses_are_left_out() {
     let mut opening = opening();
     opening.tool_choice = ToolChoice::Auto;
     let mut conversation = Conversation::new(opening);
@@ -316,7 +316,7 @@ fn a_call_that_the_client_demands_keeps_the_tools() {
 }
 
 #[test]
-fn w23_beside_a_format_only_the_servers_own_tools_are_left_out() {
+fn wire_23_beside_a_format_only_the_servers_own_tools_are_left_out() {
     let fields = r#"{"model":"m","response_format":{"type":"json_object"}}"#;
     let with = |client_tools: Vec<Box<RawValue>>| {
         let fields = serde_json::from_str(fields).unwrap();

@@ -853,7 +853,7 @@ fn a_model_that_refuses_reasoning_is_asked_without_it_and_remembered_once_it_ans
 }
 
 #[test]
-fn w51_nothing_is_learnt_from_a_second_refusal() {
+fn wire_51_nothing_is_learnt_from_a_second_refusal() {
     let mut bench = Bench::new("m", &[]);
     bench.delta(&json!({"reasoning_content": "hm"})).call(0, "Look", A).started(0);
     bench.finish("tool_calls").done().answer(0, "x");
@@ -863,7 +863,7 @@ fn w51_nothing_is_learnt_from_a_second_refusal() {
 }
 
 #[test]
-fn w12_reasoning_that_is_missing_is_sent_empty_then_blank() {
+fn wire_12_reasoning_that_is_missing_is_sent_empty_then_blank() {
     let mut bench = Bench::new("m", &[]);
     bench.call(0, "Look", A).started(0).finish("tool_calls").done().answer(0, "x");
     bench.log();
@@ -877,7 +877,7 @@ fn w12_reasoning_that_is_missing_is_sent_empty_then_blank() {
 }
 
 #[test]
-fn w46_a_call_that_the_provider_could_not_read_is_asked_for_once_more() {
+fn wire_46_a_call_that_the_provider_could_not_read_is_asked_for_once_more() {
     let mut bench = Bench::new("m", &[]);
     let failed = "Failed to call a function. Please adjust your prompt.";
     bench.refuse(400, failed).expect("round1 ask hang ask");

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn w15_words_of_a_good_end_a_limit_and_a_filter_are_told_apart() {
+    fn wire_15_words_of_a_good_end_a_limit_and_a_filter_are_told_apart() {
         check(
             &[
                 "stop",
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn w15_a_word_that_nobody_knows_is_no_success() {
+    fn wire_15_a_word_that_nobody_knows_is_no_success() {
         check(
             &[
                 "abort",

@@ -552,7 +552,7 @@ fn check_echo(behind: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn w01_arguments_that_come_once_more_whole_are_one_call() {
+fn wire_01_arguments_that_come_once_more_whole_are_one_call() {
     let one = r#"a Bash {"command":"x","n":1}"#;
     for echo in [
         r#"0 {"command":"x","n":1}"#,
@@ -582,7 +582,7 @@ fn w01_arguments_that_come_once_more_whole_are_one_call() {
 }
 
 #[test]
-fn w01_pieces_without_an_id_have_their_echo_with_one() {
+fn wire_01_pieces_without_an_id_have_their_echo_with_one() {
     check(&[r#"0 Bash {"p":"#, "0 1}", r#"0 #a Bash {"p":1}"#], &[r#"* Bash {"p":1}"#]);
     check(
         &[r#"0 Bash {"p":1}"#, r#"0 #a Read {"p":1}"#],
@@ -591,7 +591,7 @@ fn w01_pieces_without_an_id_have_their_echo_with_one() {
 }
 
 #[test]
-fn w01_other_arguments_or_another_id_are_another_call() {
+fn wire_01_other_arguments_or_another_id_are_another_call() {
     let one = r#"a Bash {"command":"x","n":1}"#;
     check_echo(&[r#"0 {"command":"x","n":2}"#], &[one, r#"a_2 Bash {"command":"x","n":2}"#]);
     check_echo(&[r#"0 #b Bash {"command":"x","n":1}"#], &[one, r#"b Bash {"command":"x","n":1}"#]);
@@ -599,7 +599,7 @@ fn w01_other_arguments_or_another_id_are_another_call() {
 }
 
 #[test]
-fn w01_an_empty_object_under_a_known_id_is_no_further_call() {
+fn wire_01_an_empty_object_under_a_known_id_is_no_further_call() {
     check_steps(
         &["0 #a ListTasks {}", "1 #a ListTasks {}"],
         End::Finished,
@@ -616,7 +616,7 @@ fn an_echo_that_is_cut_is_a_cut() {
 }
 
 #[test]
-fn w09_a_name_that_is_no_tools_goes_back_mended() {
+fn wire_09_a_name_that_is_no_tools_goes_back_mended() {
     let mut assembler = Assembler::new(|name| name == "my.tool");
     for name in ["my.tool", "Read<|channel|>commentary", "functions.Read"] {
         let name = Some(name.to_owned());
@@ -642,7 +642,7 @@ fn half_a_surrogate_pair_in_arguments_is_replaced_and_noted() {
 }
 
 #[test]
-fn w01_pieces_that_each_repeat_all_before_them_are_one_call() {
+fn wire_01_pieces_that_each_repeat_all_before_them_are_one_call() {
     let one = r#"a Bash {"command":"echo {x}","n":1}"#;
     check(
         &[

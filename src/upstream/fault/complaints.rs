@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn w12_knows_that_reasoning_is_missing() {
+    fn wire_12_knows_that_reasoning_is_missing() {
         for text in [
             "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
             "The `reasoning_content` in the thinking mode must be passed back to the API.",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn w24_knows_a_model_without_tools() {
+    fn wire_24_knows_a_model_without_tools() {
         for text in [
             "registry.ollama.ai/library/gemma:2b does not support tools",
             "No endpoints found that support tool use. To learn more about provider routing, visit: x",
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn w23_knows_that_tools_and_a_format_do_not_go_together() {
+    fn wire_23_knows_that_tools_and_a_format_do_not_go_together() {
         for text in [
             "Function calling with a response mime type: 'application/json' is unsupported",
             "json mode cannot be combined with tool/function calling",

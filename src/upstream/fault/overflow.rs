@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn w25_each_provider_has_its_own_words() {
+    fn wire_25_each_provider_has_its_own_words() {
         for text in [
             "prompt is too long: 212345 tokens > 200000 maximum",
             "input length and `max_tokens` exceed context limit: 198003 + 8192 > 200000",

@@ -225,7 +225,7 @@ fn only_a_refusal_says_what_is_refused() {
 }
 
 #[test]
-fn w24_a_404_keeps_the_providers_sentence() {
+fn wire_24_a_404_keeps_the_providers_sentence() {
     for (text, code) in [
         ("No endpoints found matching your data policy.", ErrorCode::UpstreamRejected),
         ("No allowed providers are left for it.", ErrorCode::UpstreamRejected),
@@ -244,7 +244,7 @@ fn w24_a_404_keeps_the_providers_sentence() {
 }
 
 #[test]
-fn w46_a_call_that_the_provider_could_not_read_is_a_bad_sample() {
+fn wire_46_a_call_that_the_provider_could_not_read_is_a_bad_sample() {
     for (code, text) in [
         (
             400,
@@ -299,7 +299,7 @@ fn litellm_has_words_of_its_own_for_a_whole_answer_without_a_message() {
 }
 
 #[test]
-fn w25_a_refusal_without_a_reason_is_known() {
+fn wire_25_a_refusal_without_a_reason_is_known() {
     for (code, text) in [(400, "Bad Request"), (413, "Payload Too Large"), (500, "")] {
         assert!(status(code, text).is_unexplained(), "{code} {text}");
     }

@@ -13,7 +13,7 @@ fn reports_failure(bench: &mut Bench) -> &mut Bench {
 }
 
 #[test]
-fn w01_a_call_that_comes_once_more_runs_once() {
+fn wire_01_a_call_that_comes_once_more_runs_once() {
     let mut bench = Bench::new("m", &[]);
     bench.call(0, "Change", A).call(0, "Change", A).finish("tool_calls").done();
     bench.expect("round1 ask reserve begun reserve begun withdraw:1 hang ready:0");
@@ -22,7 +22,7 @@ fn w01_a_call_that_comes_once_more_runs_once() {
 }
 
 #[test]
-fn w01_a_clients_call_that_comes_once_more_is_passed_on_once() {
+fn wire_01_a_clients_call_that_comes_once_more_is_passed_on_once() {
     for behind in [0, 1] {
         let mut bench = Bench::new("m", &["theirs"]);
         let function = json!({ "name": "theirs", "arguments": A });
@@ -37,14 +37,14 @@ fn w01_a_clients_call_that_comes_once_more_is_passed_on_once() {
 }
 
 #[test]
-fn w16_a_whole_call_before_a_failure_does_not_run() {
+fn wire_16_a_whole_call_before_a_failure_does_not_run() {
     let mut bench = Bench::new("m", &[]);
     reports_failure(bench.call(0, "Change", A));
     bench.expect("round1 ask reserve begun hang ask+500ms");
 }
 
 #[test]
-fn w16_of_sealed_calls_before_a_failure_those_without_effect_are_kept() {
+fn wire_16_of_sealed_calls_before_a_failure_those_without_effect_are_kept() {
     let mut bench = Bench::new("m", &[]);
     bench.call(0, "Look", A).started(0).call(1, "Change", A).call(2, "Change", B);
     bench.log();
@@ -56,7 +56,7 @@ fn w16_of_sealed_calls_before_a_failure_those_without_effect_are_kept() {
 }
 
 #[test]
-fn w16_a_call_that_is_judged_when_the_failure_comes_does_not_run() {
+fn wire_16_a_call_that_is_judged_when_the_failure_comes_does_not_run() {
     // Of such a model a sealed call starts at once.
     let mut bench = Bench::new("claude-m", &[]);
     bench.call(0, "Change", A).call(1, "Look", B).on(Event::Started(0));
@@ -67,7 +67,7 @@ fn w16_a_call_that_is_judged_when_the_failure_comes_does_not_run() {
 }
 
 #[test]
-fn w28_white_space_alone_is_no_text() {
+fn wire_28_white_space_alone_is_no_text() {
     let mut bench = Bench::new("m", &[]);
     bench.text("\n\n").call(0, "Look", A).finish("tool_calls").started(0).done().answer(0, "x");
     assert_eq!(bench.messages()[0]["content"], Value::Null);
@@ -80,7 +80,7 @@ fn w28_white_space_alone_is_no_text() {
 }
 
 #[test]
-fn w28_a_stream_that_dies_behind_white_space_is_asked_again() {
+fn wire_28_a_stream_that_dies_behind_white_space_is_asked_again() {
     let mut bench = Bench::new("m", &[]);
     bench.text("\n\n").die().expect(r#"round1 ask text"\n\n" hang ask+500ms"#);
 }

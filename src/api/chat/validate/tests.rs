@@ -615,7 +615,7 @@ fn v20_arguments_that_are_no_json_become_json() {
 }
 
 #[test]
-fn w09_names_that_no_provider_takes_are_mended_unless_they_are_the_clients() {
+fn wire_09_names_that_no_provider_takes_are_mended_unless_they_are_the_clients() {
     let mended = |name: &str, tools: Value| {
         let mut call = asked(&["a"]);
         call["tool_calls"][0]["function"]["name"] = json!(name);
@@ -633,7 +633,7 @@ fn w09_names_that_no_provider_takes_are_mended_unless_they_are_the_clients() {
 }
 
 #[test]
-fn w28_white_space_alone_is_left_out_of_the_history() {
+fn wire_28_white_space_alone_is_left_out_of_the_history() {
     let blank = |content: Value| json!({ "role": "assistant", "content": content });
     for content in [json!("\n \n"), json!([{ "type": "text", "text": " " }]), json!("")] {
         repaired(json!([user(), blank(content), user()]), json!([user(), user()]));

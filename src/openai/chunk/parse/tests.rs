@@ -184,7 +184,7 @@ fn what_brings_neither_choices_nor_usage_is_nothing() {
 }
 
 #[test]
-fn w15_a_reason_that_is_no_word_of_a_good_end_is_an_error() {
+fn wire_15_a_reason_that_is_no_word_of_a_good_end_is_an_error() {
     let of = |word: &str| {
         Chunk::parse(&format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":"{word}"}}]}}"#))
     };
