@@ -543,7 +543,7 @@ fn each_command_lists_its_own_flags_and_takes_no_other() {
     assert_eq!(of("serve"), format!("{server} --upstream --log --help"));
     assert_eq!(of("check"), format!("{server} --upstream --command --help"));
     assert!(of("up").starts_with(&format!("{server} --log --litellm-config ")), "{}", of("up"));
-    assert_eq!(of("tools"), "--json --config --help");
+    assert_eq!(of("tools"), format!("--json {server} --upstream --log --help"));
     assert_eq!(
         (of("trust"), of("untrust")),
         ("--list --config --help".into(), "--config --help".into())

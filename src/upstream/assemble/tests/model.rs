@@ -571,6 +571,7 @@ proptest! {
     #[test]
     fn arguments_in_smaller_pieces_make_the_same_calls(deltas in deltas(), cut in 0_usize..20) {
         let cut_up: Vec<_> = deltas.iter().flat_map(|delta| in_two(delta, cut)).collect();
+        prop_assume!(!has_cumulative_call(&deltas) && !has_cumulative_call(&cut_up));
         let (whole, _) = assembled(&deltas);
         let (pieces, _) = assembled(&cut_up);
         let words = |assembler: &Assembler| {
@@ -581,6 +582,20 @@ proptest! {
         };
         prop_assert_eq!(words(&whole), words(&pieces));
     }
+}
+
+/// Whether a call's pieces each repeat all before them: then it counts how they were cut.
+fn has_cumulative_call(deltas: &[CallDelta]) -> bool {
+    let mut model = Model::default();
+    for delta in deltas {
+        model.take(delta);
+    }
+    model.0.iter_mut().any(|call| {
+        if judge(&call.text).0 == Text::Open {
+            call.adopt_snapshot();
+        }
+        call.is_cumulative
+    })
 }
 
 /// Cuts a delta in two where its text is long enough. The second half points to the same call.
