@@ -167,9 +167,11 @@ impl Fault {
         self.is_an_empty_answer() || self.meaning() == Meaning::Failed && self.is_500()
     }
 
-    /// The provider's own sentence, redacted; `None` if it has none.
+    /// The provider's own sentence, redacted; `None` if it has none, or if it is LiteLLM's about
+    /// routes that a provider does not have, which helps nobody.
     pub(crate) fn sentence(&self) -> Option<String> {
-        sentence::of(self.error()?)
+        let error = self.error().filter(|_| self.meaning() != Meaning::WrongKind)?;
+        sentence::of(error)
     }
 
     /// Whether it is LiteLLM itself that does not know the model, and not a provider.
