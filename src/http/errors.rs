@@ -64,7 +64,7 @@ pub(crate) fn failed_after_tools(error: ApiError) -> Response {
 }
 
 /// Whether any client sends a request with this answer again: 408, 409, 425, 429 and 5xx are
-/// retried by most, and LangChain for Node retries all but 400 to 407 and 409.
+/// retried by most, and `@langchain/openai` retries all but 400 to 407 and 409.
 fn is_retried_by_some(status: u16) -> bool {
     !(400..408).contains(&status)
 }

@@ -42,6 +42,7 @@ pub(crate) struct SessionBody {
 /// What a turn began with, and what held after it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct TurnBody {
     pub(crate) model: String,
     /// The client's own name of the session.

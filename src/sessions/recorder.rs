@@ -257,7 +257,7 @@ impl TurnRecorder {
         let body = if calls.is_empty() && state.is_none() && !unheard {
             body_json(&rows.body)
         } else {
-            body_json(&TurnBody { calls, state, unheard, ..rows.body.clone() })
+            body_json(&TurnBody { calls, unheard, state, ..rows.body.clone() })
         };
         let updated_ms = clock::now_ms();
         let session =

@@ -880,7 +880,8 @@ fn calls_past_the_limit_of_a_round_are_answered_with_an_error() {
 #[test]
 fn u33_an_answer_of_too_many_calls_is_an_error_and_starts_nothing() {
     let numbers = 0..upstream::assemble::MAX_CALLS;
-    let most: String = numbers.map(|number| format!(r#"{{"at":"{number}"}}"#)).collect();
+    let most: String =
+        numbers.map(|number| json!({ "at": number.to_string() }).to_string()).collect();
     for (name, tools) in [("Look", &[][..]), ("theirs", &["theirs"])] {
         let mut bench = Bench::new("m", tools);
         bench.call(0, name, &format!("{most}{A}"));

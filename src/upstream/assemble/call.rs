@@ -17,6 +17,7 @@ const MAX_NAME: usize = 256;
 
 /// A tool call as far as it has come.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct AssembledCall {
     /// Upstream's id, byte for byte, or one made up where that is missing or in use. It may
     /// change until the round has ended, since some models send it late.
@@ -62,7 +63,7 @@ pub(crate) struct AssembledCall {
     /// repeats them. It counts only where the pieces put together are no object.
     snapshot: Option<String>,
     /// Whether each piece repeats all arguments before it.
-    is_cumulative: bool,
+    pub(super) is_cumulative: bool,
     /// All pieces of the name, joined.
     joined_name: String,
     /// How many bytes of arguments came.

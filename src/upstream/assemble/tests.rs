@@ -463,7 +463,7 @@ fn history_never_holds_arguments_that_are_no_json() {
 #[test]
 fn u33_more_calls_than_any_model_means_are_told_and_not_kept() {
     for (count, is_overfull) in [(MAX_CALLS, false), (MAX_CALLS + 1, true)] {
-        let objects: String = (0..count).map(|at| format!(r#"{{"p":{at}}}"#)).collect();
+        let objects: String = (0..count).map(|at| json!({ "p": at }).to_string()).collect();
         let in_one_text = delta(&format!("0 #a Read {objects}"));
         let one_by_one = (0..count).map(|at| delta(&format!("{at} #c{at} Read {{}}")));
         for deltas in [vec![in_one_text], one_by_one.collect()] {
