@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::frontends::{builder, last_told, reads, server};
 use super::{after, assistant, conversation, told, user};
+use crate::seeded_agents::none_runs;
 use crate::settings::client_keys::add;
 use crate::support::chunks::{call_head, call_piece, calls, end, gate, says, text};
 use crate::support::client::{Client, ask_streamed, with};
@@ -359,8 +360,10 @@ async fn ended_unheard(upstream: &Upstream, client: &Client, body: &Value) {
     let mut stream = client.stream(body).await;
     stream.until_text().await;
     let turn = turn_of(&stream);
-    drop(stream);
+    stream.leave().await;
     upstream.open("half");
+    // Who follows the stream would hear the end.
+    none_runs(client).await;
     assert_eq!(said(&client.get(&stream_of(&turn)).await), "It is a needle in the notes.");
 }
 

@@ -86,6 +86,11 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Self { inner, ahead: Vec::new() }
     }
 
+    /// Where it reads from.
+    pub(crate) fn into_inner(self) -> R {
+        self.inner
+    }
+
     /// The next head; `None` if the peer has closed.
     pub(crate) async fn head(&mut self) -> io::Result<Option<Head>> {
         match self.until(b"\r\n\r\n").await? {

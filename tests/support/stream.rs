@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::http::{Framing, Head, Reader};
@@ -46,6 +47,15 @@ pub(crate) struct Transcript {
 impl Stream {
     pub(super) fn new(head: Head, reader: Reader<TcpStream>, framing: Framing) -> Self {
         Self { head, reader, framing, text: Vec::new(), seen: Vec::new() }
+    }
+
+    /// Leaves, and waits until the server has noticed: it closes the connection in its turn.
+    pub(crate) async fn leave(self) {
+        let mut socket = self.reader.into_inner();
+        socket.shutdown().await.expect("an open connection");
+        let mut rest = Vec::new();
+        // How it closes does not matter.
+        let _ = watch("the server to close", socket.read_to_end(&mut rest)).await;
     }
 
     /// The next event; `None` at the end of the answer.

@@ -267,14 +267,15 @@ async fn u33_more_than_ten_thousand_calls_are_an_error() {
         let function = json!({ "name": "Read", "arguments": read });
         entries(&json!([{ "index": at, "id": format!("c{at}"), "function": function }]))
     });
-    for round in [vec![entries(&head)], many.collect()] {
+    // Read starts while the model goes on, so a client must not send the request again.
+    for (round, status) in [(vec![entries(&head)], 502), (many.collect(), 400)] {
         let upstream = Upstream::start();
         let server = Server::builder(&upstream).free().file("notes.txt", "needle\n").start().await;
         upstream.round([round, end("tool_calls")].concat());
 
         let refusal = server.client().chat(&ask("Go on.")).await;
 
-        assert_eq!(refusal.refusal(), (502, "upstream_invalid".to_owned()));
+        assert_eq!(refusal.refusal(), (status, "upstream_invalid".to_owned()));
         assert!(!server.workspace().join("ran.txt").exists());
         assert_eq!(upstream.requests().len(), 1, "it is not asked again");
     }

@@ -225,7 +225,7 @@ async fn u20_an_answer_without_text_or_call_is_asked_for_once_more() {
         upstream.round([read, end("tool_calls")].concat());
         upstream.round(empty.clone());
         upstream.round(empty);
-        check_refusal(&server.client().chat(&ask("Hi")).await, 502, "empty_response");
+        check_refusal(&server.client().chat(&ask("Hi")).await, 400, "empty_response");
     }
 }
 
