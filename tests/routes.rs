@@ -49,7 +49,7 @@ async fn the_status_says_what_is_on() {
     let status = status.json();
     assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
     assert!(status["uptime_seconds"].is_u64(), "{status:#}");
-    let reached = json!({ "url": upstream.url(), "reachable": true });
+    let reached = json!({ "url": upstream.url(), "reachable": true, "left_out": {}, "traits": [] });
     assert_eq!(status["upstream"], reached);
     assert_eq!(status["sandbox"]["mode"], "auto");
     let sandbox = &status["sandbox"];

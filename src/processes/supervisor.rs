@@ -69,6 +69,7 @@ fn supervise() -> io::Result<()> {
     if process::getpid() == Pid::INIT {
         // No process of its namespace can kill or stop it, and the kernel ends them with it.
         reaper::begin_session()?;
+        rustix::thread::set_name(c"toolhand-idle")?;
         let Some((job, orders)) = take_job(&socket)? else { return Ok(()) };
         return reaper::run(job, orders, socket, is_limited);
     }
