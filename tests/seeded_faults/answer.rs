@@ -134,7 +134,7 @@ impl Answer {
         let reason = match dice.below(20) {
             0 => "length",
             1 => "content_filter",
-            2 => "a reason of its own",
+            2 => "eos_token",
             3 => return self.done(),
             _ if self.calls.is_empty() || dice.happens(20) => "stop",
             _ => "tool_calls",
