@@ -104,6 +104,14 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// Whether it ended because upstream said nothing, twice.
+    fn is_empty_answer(&self) -> bool {
+        match &self.end {
+            Ok(reason) => reason == "stop",
+            Err(code) => code == "empty_response",
+        }
+    }
+
     fn is_failed_request(&self) -> bool {
         let codes = ["upstream_error", "upstream_unavailable", "upstream_invalid"];
         matches!(&self.end, Err(code) if codes.contains(&code.as_str()))
@@ -184,6 +192,7 @@ impl Run {
         let mut wrong = turn.problems.clone();
         match (outcome, &turn.verdict) {
             (Err(panic), _) => wrong.push(format!("no proper end: {panic}")),
+            (Ok(outcome), _) if turn.may_be_empty && outcome.is_empty_answer() => {}
             (Ok(outcome), None) if outcome.is_failed_request() => {
                 self.unheard.push(format!("seed {seed}: unheard: {outcome:?}"));
             }
@@ -221,22 +230,26 @@ fn compare(outcome: &Outcome, verdict: &Verdict, turn: &Turn) -> Vec<String> {
     let mut wrong = Vec::new();
     let is_right = match (&outcome.end, verdict) {
         (Ok(reason), Verdict::Success(expected)) => reason == expected,
+        // What a 404 says decides which of the two it is.
+        (Err(code), Verdict::Failure("upstream_rejected")) => {
+            ["upstream_rejected", "model_not_found"].contains(&code.as_str())
+        }
         (Err(code), Verdict::Failure(expected)) => code == expected,
         _ => false,
     };
     if !is_right {
         wrong.push(format!("it must end as {verdict:?}: {outcome:?}"));
     }
-    // Half of a pair waits for the other one, which does not come where the answer breaks off.
-    let halves = |text: &str| match outcome.end {
-        Err(_) => text.trim_end_matches('\u{fffd}').to_owned(),
-        Ok(_) => text.to_owned(),
+    // Half of a pair waits for the other one, which does not come where an answer ends.
+    let whole = |text: &str| -> Vec<String> {
+        text.split("\n\n").map(|part| part.trim_end_matches('\u{fffd}').to_owned()).collect()
     };
-    if outcome.text.as_ref().is_some_and(|text| halves(text) != halves(&turn.text)) {
+    if outcome.text.as_ref().is_some_and(|text| whole(text) != whole(&turn.text)) {
         wrong.push(format!("the text is {:?}, not {:?}", outcome.text, turn.text));
     }
     if let (Some(status), Err(code)) = (outcome.status, &outcome.end)
-        && refusals::status_of(code, turn.tools_ran) != status
+        && refusals::status_of(code) != status
+        && !(outcome.is_final && status == 400)
     {
         wrong.push(format!("{code} came with status {status}"));
     }

@@ -291,7 +291,7 @@ fn calls(dice: &mut SeededRandom, name: &str, of_one_kind: bool) -> Vec<Call> {
         let tool = if of_one_kind { kind } else { other };
         let label = format!("{name}c{number}");
         let arguments = match tool {
-            Tool::Read => json!({ "file_path": "notes.txt", "offset": 1 + dice.below(50) }),
+            Tool::Read => json!({ "file_path": "notes.txt", "offset": 1 + dice.below(1_000_000) }),
             _ => json!({ "command": format!("echo {label} >> ran.txt # ä🙂") }),
         };
         Call { tool, label, arguments: arguments.to_string() }

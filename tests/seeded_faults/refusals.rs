@@ -28,7 +28,7 @@ const STATUSES: [(u16, &str, bool); 20] = [
     (418, "upstream_rejected", false),
     (401, "upstream_auth", false),
     (403, "upstream_auth", false),
-    (404, "model_not_found", false),
+    (404, "upstream_rejected", false),
     (301, "upstream_invalid", false),
     (302, "upstream_invalid", false),
     (307, "upstream_invalid", false),
@@ -55,16 +55,13 @@ const TOO_LONG: [&str; 3] = [
     "retry-after: Fri, 01 Jan 2100 00:00:00 GMT",
 ];
 
-/// The HTTP status of an error code when it comes before a stream. Once a tool has run it is one
-/// that no client answers with the same request.
-pub(super) fn status_of(code: &str, tools_ran: bool) -> u16 {
+/// The HTTP status of an error code when it comes before a stream, and no call was told of.
+pub(super) fn status_of(code: &str) -> u16 {
     match code {
-        "upstream_rate_limited" | "upstream_timeout" if tools_ran => 400,
         "upstream_rejected" => 400,
         "model_not_found" => 404,
         "upstream_rate_limited" => 429,
         "upstream_timeout" => 504,
-        _ if tools_ran => 400,
         _ => 502,
     }
 }

@@ -39,6 +39,9 @@ pub(super) struct Turn {
     closed: Vec<Vec<Value>>,
     failures: u32,
     was_empty: bool,
+    /// Upstream failed where it was asked again after an empty answer: LiteLLM fails so where the
+    /// answer stays empty.
+    pub(super) may_be_empty: bool,
     was_salvaged: bool,
     /// Rounds in a row that were cut off within a call.
     cut_off_rounds: u32,
@@ -135,6 +138,7 @@ impl Turn {
 
     fn failed(&mut self, code: &'static str, again: bool) {
         self.failures += 1;
+        self.may_be_empty |= self.was_empty && code == "upstream_error";
         if !again || self.failures > RETRIES {
             self.end(Verdict::Failure(code));
         }

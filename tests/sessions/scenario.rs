@@ -222,8 +222,9 @@ impl Scenario {
             assert!(self.kind != Kind::Plain, "{self:?}: nothing ran");
             return None;
         }
-        if again == Again::Retry && answer.header("x-should-retry") == Some("false") {
-            // The failure of a turn in which a call had begun stands.
+        if answer.header("x-should-retry") == Some("false") {
+            // The failure of a turn in which a call had begun stands: for a client's own retry, and
+            // for the same bytes soon after it.
             assert_eq!(answer.refusal().1, "store_unavailable", "{self:?}");
             return None;
         }
