@@ -117,14 +117,14 @@ async fn u40_errors_and_words_of_failure_are_judged_as_in_a_stream() {
     check(body(&error("429")), 3, 429, "upstream_rate_limited").await;
     check(body(&error("400")), 1, 400, "upstream_rejected").await;
     check(body(&error("401")), 1, 502, "upstream_auth").await;
-    for word in ["error", "malformed_function_call", "request_failed"] {
+    for word in ["error", "request_failed"] {
         let failed = message("Half").to_string().replace("\"stop\"", &format!("{word:?}"));
         check(body(&failed), 3, 502, "upstream_error").await;
     }
     for (status, times, refusal) in [
         ("401 Unauthorized", 1, (502, "upstream_auth")),
         ("403 Forbidden", 1, (502, "upstream_auth")),
-        ("404 Not Found", 1, (404, "model_not_found")),
+        ("404 Not Found", 1, (400, "upstream_rejected")),
         ("500 Internal Server Error", 3, (502, "upstream_error")),
         ("302 Found", 1, (502, "upstream_invalid")),
     ] {
