@@ -313,8 +313,8 @@ fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     if !dice.happens(5) {
         return delta(Means::Text(word.to_owned()), &json!({ "content": word }));
     }
-    let means = Means::Text("\u{fffd}".to_owned());
-    let piece = delta(means, &json!({ "content": "HALF" }));
+    let means = Means::Text("\u{fffd}!".to_owned());
+    let piece = delta(means, &json!({ "content": "HALF!" }));
     Piece { line: piece.line.replace("HALF", "\\ud83d"), ..piece }
 }
 

@@ -47,11 +47,6 @@ pub(super) struct Turn {
     cut_off_rounds: u32,
 }
 
-/// Whether a text says nothing: half of a pair that stays alone is no text.
-fn is_silent(text: &str) -> bool {
-    text.trim_end_matches('\u{fffd}').is_empty()
-}
-
 impl Turn {
     pub(super) fn attempts(&self) -> u64 {
         self.history.len() as u64
@@ -86,7 +81,7 @@ impl Turn {
             End::Whole if said.calls.iter().any(SaidCall::is_half_open) => {
                 self.broken(said, "stream_died", true, starts_sealed);
             }
-            End::Whole if said.calls.is_empty() && is_silent(&said.text) => self.empty(),
+            End::Whole if said.calls.is_empty() && said.text.is_empty() => self.empty(),
             End::Whole if said.calls.is_empty() => self.end(Verdict::Success("stop")),
             End::CutOff(reason) if said.calls.is_empty() => self.end(Verdict::Success(reason)),
             End::Whole | End::CutOff(_) => {
@@ -112,10 +107,7 @@ impl Turn {
     }
 
     fn forward(&mut self, text: &str) {
-        if is_silent(text) {
-            return;
-        }
-        if !self.text.is_empty() {
+        if !text.is_empty() && !self.text.is_empty() {
             self.text.push_str("\n\n");
         }
         self.text.push_str(text);
