@@ -24,6 +24,7 @@ pub(super) enum Verdict {
 }
 
 /// The expected state of one conversation.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// What each answer of upstream amounted to, for a person who examines a seed.
