@@ -21,7 +21,7 @@ use super::connection::{Connection, LaunchPlace, Orders, ReadySupervisor, Report
 use super::orphans::{KeptAlive, Supervisor};
 use super::outcome::{Finished, Limits, RunError};
 use super::output::{CommandOutput, KeepOutput, WrittenPiece, write};
-use super::protocol::{Input, Job, Order, StartFailure};
+use super::protocol::{Job, Order, StartFailure};
 use super::starter::SupervisorStarter;
 use super::supervisor_kind::SupervisorKind;
 
@@ -86,8 +86,9 @@ pub(super) struct Launch {
 
 impl Running {
     pub(super) fn start(starter: Arc<SupervisorStarter>, launch: Launch) -> Result<Self, RunError> {
+        let kind = SupervisorKind::of_spare_for(&launch.job);
         let ReadySupervisor { connection, output: pipe, errors: errors_pipe, is_spare } =
-            starter.ready(&launch.job)?;
+            starter.ready(&launch.job, kind.as_ref())?;
         let Connection { mut supervisor, reports, orders } = connection;
         supervisor.begin_work(launch.kept_alive.clone());
         let (requests, requested) = mpsc::unbounded_channel();
@@ -108,7 +109,7 @@ impl Running {
             is_spare,
         };
         let mut watching = JoinSet::new();
-        watching.spawn(watch.run(starter, launch));
+        watching.spawn(watch.run(starter, launch, kind));
         Ok(Self { control: CommandControl { output, requests }, watching })
     }
 
@@ -191,12 +192,11 @@ impl Watch {
         mut self,
         starter: Arc<SupervisorStarter>,
         launch: Launch,
+        kind: Option<SupervisorKind>,
     ) -> Result<Finished, RunError> {
         let Launch { job, limits, is_inside_bwrap, place, kept_alive, .. } = launch;
-        // Only what takes spares is worth one, and no other command sees what a trial does.
-        let takes_spares = matches!(job.input, Input::Nothing) && job.probes.is_none();
-        let kind = SupervisorKind::of(job.confinement.as_ref());
-        let _begun = takes_spares.then(|| starter.replace_spare(kind));
+        // Only what takes spares is worth one.
+        let _begun = kind.map(|kind| starter.replace_spare(kind));
         let has_errors_apart = self.errors_pipe.is_some();
         let mut piece = vec![0; READ_BYTES];
         self.hand_over(&job, limits).await;

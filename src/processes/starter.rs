@@ -52,21 +52,16 @@ impl SupervisorStarter {
         &self.program
     }
 
-    /// The spare supervisor if there is one that fits the job, else a new one.
-    pub(super) fn ready(&self, job: &Job) -> Result<ReadySupervisor, RunError> {
-        match self.spare_for(job) {
+    /// A spare of this kind if there is one that can be used, else a new supervisor for the job.
+    pub(super) fn ready(
+        &self,
+        job: &Job,
+        kind: Option<&SupervisorKind>,
+    ) -> Result<ReadySupervisor, RunError> {
+        match kind.and_then(|kind| self.spares.take(kind, self.executed(kind)?)) {
             Some(spare) => Ok(spare),
             None => self.started(job),
         }
-    }
-
-    fn spare_for(&self, job: &Job) -> Option<ReadySupervisor> {
-        // A spare has one pipe for all output.
-        if !matches!(job.input, Input::Nothing) {
-            return None;
-        }
-        let kind = SupervisorKind::of(job.confinement.as_ref());
-        self.spares.take(&kind, self.executed(&kind)?)
     }
 
     /// A new supervisor, for this job alone.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::bwrap;
 use super::confinement::{Confinement, Level, Mounted};
+use super::protocol::{Input, Job};
 use crate::file_id::FileId;
 
 /// Where a supervisor runs.
@@ -27,13 +28,19 @@ pub(super) struct MountedView {
 }
 
 impl SupervisorKind {
-    pub(super) fn of(confinement: Option<&Confinement>) -> Self {
-        match confinement {
+    /// The kind of the spare that a job is given, if there is one, and that is started for the next
+    /// job like it. `None`: it always has a supervisor of its own.
+    pub(super) fn of_spare_for(job: &Job) -> Option<Self> {
+        // A spare has one pipe for all output, and no other command is shown what a trial is.
+        if !matches!(job.input, Input::Nothing) || job.probes.is_some() {
+            return None;
+        }
+        Some(match &job.confinement {
             Some(confinement) if confinement.level == Level::Bwrap => {
                 Self::InsideBwrap(Arc::new(MountedView::of(confinement)))
             }
             _ => Self::Plain,
-        }
+        })
     }
 }
 
