@@ -5,6 +5,7 @@
 //! it gets no mask. Here each path is opened once, compared with what the server has opened, and
 //! from then on only the descriptor counts: it is what is mounted, and what is mounted on.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -248,17 +249,17 @@ fn compare_mounts(confinement: &Confinement, roots: &[PathBuf]) -> io::Result<()
     let is_own = |path: &Path, root: &Path| {
         own.iter().any(|place| place.starts_with(root) && path.starts_with(place))
     };
+    let masks = confinement.masks.iter().map(|mask| mask.place.path());
+    let above = confinement.above.iter().map(|above| above.place.path());
+    let masked: HashSet<&Path> = masks.chain(above).collect();
     let table = mounts::read()?;
     let strange = table.iter().find(|mounted| {
         let path = mounted.at.path();
         let mut above = roots.iter().filter(|root| path.starts_with(root));
-        let is_mask = || confinement.masks.iter().any(|mask| mask.place.path() == path);
-        let is_above = || confinement.above.iter().any(|above| above.place.path() == path);
         !roots.iter().any(|root| root == path)
             && above.any(|root| !is_own(path, root))
             && !confinement.mounted.contains(mounted)
-            && !is_mask()
-            && !is_above()
+            && !masked.contains(path)
     });
     if strange.is_some() { Err(differs()) } else { Ok(()) }
 }
