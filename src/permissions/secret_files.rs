@@ -237,6 +237,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::processes::test_support::again_unprivileged;
 
     fn found(secrets: &SecretFiles, root: &Path) -> Vec<String> {
         let roots = PatternRoots { home: "/nowhere".into(), roots: vec![root.to_owned()] };
@@ -328,16 +329,7 @@ mod tests {
     /// Runs the ones above as somebody who is nobody.
     #[test]
     fn an_unprivileged_user_closes_them_too() {
-        if !geteuid().is_root() {
-            return;
-        }
-        let mut again = std::process::Command::new("setpriv");
-        again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-        let test = "secret_files::tests::a_";
-        again.arg(std::env::current_exe().unwrap()).arg(test);
-        let output = again.env_remove("HOME").env("TMPDIR", "/tmp").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let Some(said) = again_unprivileged(&["secret_files::tests::a_"]) else { return };
         assert!(
             said.contains("a_root_that_cannot_be_listed_is_not_looked_through ... ok"),
             "{said}"

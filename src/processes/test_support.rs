@@ -30,6 +30,21 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
+/// Runs the tests that the arguments name once more, as a user without any rights. All must pass.
+/// Returns what was printed; `None` where this user cannot become another one.
+pub(crate) fn again_unprivileged(arguments: &[&str]) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let mut again = std::process::Command::new("setpriv");
+    again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    again.arg(env::current_exe().unwrap()).args(arguments);
+    let output = again.env_remove("HOME").env("TMPDIR", "/tmp").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    Some(said)
+}
+
 /// A text that no other process has in its command line.
 pub(crate) fn marker() -> String {
     format!("marker-{}", uuid::Uuid::new_v4().simple())

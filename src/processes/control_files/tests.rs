@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::processes::test_support::again_unprivileged;
 
 struct Ground(tempfile::TempDir);
 
@@ -396,15 +397,8 @@ fn g9_a_root_that_cannot_be_listed_keeps_its_control_files() {
 /// Runs the ones above as somebody who is nobody.
 #[test]
 fn an_unprivileged_user_keeps_them_too() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let mut again = std::process::Command::new("setpriv");
-    again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    again.arg(std::env::current_exe().unwrap()).arg("control_files::tests::g9_a_");
-    let output = again.env_remove("HOME").env("TMPDIR", "/tmp").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("2 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let Some(said) = again_unprivileged(&["control_files::tests::g9_a_"]) else { return };
+    assert!(said.contains("2 passed"), "{said}");
 }
 
 /// `core.hooksPath` in `~/.gitconfig` counts in every repository.

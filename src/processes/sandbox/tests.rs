@@ -19,7 +19,7 @@ use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
 use crate::processes::runner::Command;
-use crate::processes::test_support::{FORK_BOMB, marker, processes_with, program, runner};
+use crate::processes::test_support::{FORK_BOMB, again_unprivileged, marker, processes_with, program, runner};
 
 mod broken_bwrap;
 mod dropped;
@@ -705,18 +705,11 @@ async fn p1_who_counts_the_processes_runs_before_them() {
 /// Runs these tests once more as somebody who is nobody.
 #[test]
 fn an_unprivileged_user_is_confined_too() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
     // It sets off one of its own.
     let _alone = FORK_BOMB.blocking_lock();
-    let mut again = Process::new("setpriv");
-    again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    again.arg(std::env::current_exe().unwrap()).arg("processes::sandbox::tests::");
-    again.args(["--skip", "unprivileged", "--skip", "forbidden"]).env_remove("HOME");
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let skipped = ["--skip", "unprivileged", "--skip", "forbidden"];
+    let arguments = [&["processes::sandbox::tests::"], &skipped[..]].concat();
+    let Some(said) = again_unprivileged(&arguments) else { return };
     assert!(said.contains("p8_nothing_outside_can_be_changed_or_read ... ok"), "{said}");
 }
 

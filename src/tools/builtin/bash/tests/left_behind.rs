@@ -5,6 +5,7 @@ use std::process::Command as Process;
 
 use super::*;
 use crate::ids::SessionId;
+use crate::processes::test_support::again_unprivileged;
 use crate::session_files::SessionDirectories;
 
 /// A line of bash in front of those that run git.
@@ -380,15 +381,7 @@ async fn g9_a_background_task_is_looked_at_when_it_ends() {
 /// Runs these tests once more as somebody who is nobody.
 #[test]
 fn an_unprivileged_user_is_told_the_same() {
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    let mut again = Process::new("setpriv");
-    again.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    again.arg(std::env::current_exe().unwrap()).arg("bash::tests::left_behind::g9_");
-    let output = again.env_remove("HOME").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let Some(said) = again_unprivileged(&["bash::tests::left_behind::g9_"]) else { return };
     assert!(said.contains("g9_gitlinks_are_told ... ok"), "{said}");
 }
 
