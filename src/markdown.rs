@@ -6,7 +6,7 @@ use self::columns::{TextKind, in_columns};
 pub(crate) use self::quote::quote;
 use self::visible::counted_blanks;
 pub(crate) use self::visible::is_reordered;
-use crate::text::{first_chars, one_line, printable};
+use crate::text::{first_chars, one_line, printable_path};
 
 mod columns;
 mod quote;
@@ -93,7 +93,7 @@ fn cut_to(shown: String, max: usize, note: &str) -> String {
 
 /// A path as code within a line. Bytes that are no text are escaped.
 pub(crate) fn path(path: &Path) -> String {
-    code(&printable(path.as_os_str().as_encoded_bytes()))
+    code(&printable_path(path))
 }
 
 fn longest_run(text: &str, wanted: char) -> usize {

@@ -1,6 +1,7 @@
 //! Cuts text at character boundaries, escapes it, and finds the names nearest to a wrong one.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// May stand at the start of a text to mark it as Unicode. It is no part of the text.
 pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
@@ -82,6 +83,11 @@ pub(crate) fn quoted_name(name: &str) -> String {
 /// The end of an error about a name that does not exist.
 pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}
+
+/// A path as one line of text, like [`printable`].
+pub(crate) fn printable_path(path: &Path) -> String {
+    printable(path.as_os_str().as_encoded_bytes())
 }
 
 /// A file name as one line of text. Escapes invalid UTF-8, control characters, and characters

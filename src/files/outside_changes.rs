@@ -11,7 +11,7 @@ use super::read_state::{
 };
 use crate::encoding::Encoding;
 use crate::reminder::Reminder;
-use crate::text::printable;
+use crate::text::printable_path;
 use crate::workspace::{FileVersion, Target};
 
 /// Lines of the diff of one file, and of all together.
@@ -187,7 +187,7 @@ impl OutsideChanges {
 
 /// A path in one line, which cannot pass for the end of the reminder.
 fn name_of(path: &Path) -> String {
-    let name = printable(path.as_os_str().as_encoded_bytes());
+    let name = printable_path(path);
     name.replace('<', "\\u{3c}").replace('>', "\\u{3e}")
 }
 

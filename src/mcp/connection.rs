@@ -284,7 +284,7 @@ async fn exited(tree: &mut PipedTree) -> String {
         Err(RunError::Program { program, source })
             if source.kind() == io::ErrorKind::NotFound && program.is_file() =>
         {
-            let program = text::printable(program.as_os_str().as_encoded_bytes());
+            let program = text::printable_path(&program);
             format!("the sandbox does not show {program}; name its directory in sandbox.readable")
         }
         Err(error) => error.to_string(),

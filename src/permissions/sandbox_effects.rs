@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::opened_command::{CommandAnalysis, CommandFile};
 use crate::processes::confinement::{Confinement, Level, Network};
 use crate::processes::fate::PathFate;
-use crate::text::{first_chars, printable};
+use crate::text::{first_chars, printable_path};
 
 /// One thing that the sandbox does to a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,7 +197,7 @@ fn first_of(paths: &[PathBuf]) -> Option<(String, &'static str)> {
 
 /// A path as code. It has no mark that would end the code.
 fn named(path: &Path) -> String {
-    let shown = printable(path.as_os_str().as_encoded_bytes()).replace('`', "'");
+    let shown = printable_path(path).replace('`', "'");
     let cut = first_chars(&shown, MAX_PATH);
     let end = if cut.len() < shown.len() { "…" } else { "" };
     format!("`{cut}{end}`")

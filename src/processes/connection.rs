@@ -14,7 +14,7 @@ use super::descriptors;
 use super::orphans::Supervisor;
 use super::outcome::RunError;
 use super::protocol::{self, LaunchStep, StartFailure};
-use crate::text::printable;
+use crate::text::printable_path;
 
 /// Longer than any report: a path of 4096 bytes takes 16 kB in it. A command may get hold
 /// of the socket and write anything.
@@ -138,7 +138,7 @@ impl LaunchPlace {
             LaunchStep::View if source.raw_os_error() == Some(libc::ESTALE) => RunError::Exchanged,
             LaunchStep::Confine | LaunchStep::View => RunError::Confinement(match place {
                 Some(place) => {
-                    let path = printable(place.path().as_os_str().as_encoded_bytes());
+                    let path = printable_path(place.path());
                     format!("{path}: {source}")
                 }
                 None => source.to_string(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::command_state::EndCause;
 use super::output::CommandOutput;
 use super::protocol::{DroppedPaths, Exit, FinalDirectory};
-use crate::text::printable;
+use crate::text::printable_path;
 
 /// The limits of one command.
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +56,9 @@ impl Finished {
 /// Why a command did not run, in one line. A repository may have named the program.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
-    #[error("the working directory {} cannot be entered: {source}", printable(.directory.as_os_str().as_encoded_bytes()))]
+    #[error("the working directory {} cannot be entered: {source}", printable_path(.directory))]
     Directory { directory: PathBuf, source: io::Error },
-    #[error("{} cannot be run: {source}", printable(.program.as_os_str().as_encoded_bytes()))]
+    #[error("{} cannot be run: {source}", printable_path(.program))]
     Program { program: PathBuf, source: io::Error },
     /// Nothing ran: a command never runs with less than it was given.
     #[error("the sandbox could not be put in force: {0}")]

@@ -32,7 +32,7 @@ use super::mounts;
 use super::placeholders::{Placeholders, Sweeper};
 use super::places;
 use super::runner::{KeptAlive, Runner};
-use crate::text::printable;
+use crate::text::printable_path;
 
 mod denied;
 mod outline;
@@ -553,7 +553,7 @@ fn named(path: &Path, error: io::Error) -> io::Error {
     if is_exchanged(&error) {
         return error;
     }
-    let path = printable(path.as_os_str().as_encoded_bytes());
+    let path = printable_path(path);
     io::Error::new(error.kind(), format!("{path}: {error}"))
 }
 

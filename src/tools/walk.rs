@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::tool::{ToolError, ToolOutput};
 use crate::blocking::{GiveUpOnDrop, MAX_THREADS_OF_A_SEARCH, Pool, SEARCHES, STUCK_AFTER, Slot};
 use crate::sync;
-use crate::text::{printable, shortened};
+use crate::text::{printable_path, shortened};
 
 pub(crate) use io_errors::reason;
 pub(crate) use pattern::check_pattern;
@@ -258,7 +258,7 @@ impl Bounds {
 impl Named {
     fn add(&mut self, path: &Path, what: &str) {
         self.total += 1;
-        let path = printable(path.as_os_str().as_encoded_bytes());
+        let path = printable_path(path);
         self.first.insert(format!("{}: {what}", shortened(&path, MAX_PATH_SHOWN)));
         if self.first.len() > MAX_NAMED {
             self.first.pop_last();

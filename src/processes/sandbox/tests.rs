@@ -19,7 +19,9 @@ use crate::processes::outcome::{Finished, Limits};
 use crate::processes::probe::{Attempt, Probe};
 use crate::processes::protocol::{Exit, FinalDirectory};
 use crate::processes::runner::Command;
-use crate::processes::test_support::{FORK_BOMB, again_unprivileged, marker, processes_with, program, runner};
+use crate::processes::test_support::{
+    FORK_BOMB, again_unprivileged, marker, processes_with, program, runner,
+};
 
 mod broken_bwrap;
 mod dropped;

@@ -164,7 +164,7 @@ impl Listing {
         } else {
             self.base.join(relative)
         };
-        text::printable(path.as_os_str().as_encoded_bytes())
+        text::printable_path(&path)
     }
 
     fn found(&self) -> MutexGuard<'_, Found> {

@@ -340,7 +340,7 @@ impl ShownPaths {
             path.push(relative);
         }
         let path = path.strip_prefix(&self.working_dir).unwrap_or(&path);
-        text::printable(path.as_os_str().as_encoded_bytes())
+        text::printable_path(path)
     }
 }
 

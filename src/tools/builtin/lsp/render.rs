@@ -225,7 +225,7 @@ fn head(
     working_dir: &Path,
 ) -> String {
     let path = real.strip_prefix(working_dir).unwrap_or(real);
-    let path = text::printable(path.as_os_str().as_encoded_bytes());
+    let path = text::printable_path(path);
     let place = format!("{path}:{line}:{column}");
     match symbol {
         None => place,
