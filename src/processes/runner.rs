@@ -102,9 +102,9 @@ impl Runner {
         Self { starter: Arc::new(SupervisorStarter::new(supervisor, entrance)), ..self }
     }
 
-    /// Ends supervisors that were started ahead and have waited this long.
+    /// Ends supervisors that were started ahead and have waited this long. Zero: none is started.
     #[cfg(test)]
-    pub(super) fn with_spare_patience(self, patience: Duration) -> Self {
+    pub(crate) fn with_spare_patience(self, patience: Duration) -> Self {
         let program = self.supervisor().to_owned();
         let entrance = Entrance::new(&program);
         let starter = SupervisorStarter::new(program, entrance).with_patience(patience);

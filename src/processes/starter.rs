@@ -32,7 +32,7 @@ pub(super) struct SupervisorStarter {
     program: PathBuf,
     entrance: Entrance,
     spares: Spares,
-    /// How long a spare waits for a command.
+    /// How long a spare waits for a command. Zero: none is started.
     patience: Duration,
 }
 
@@ -110,6 +110,9 @@ impl SupervisorStarter {
     }
 
     fn fill(&self, kind: &SupervisorKind) -> Option<SpareNumber> {
+        if self.patience.is_zero() {
+            return None;
+        }
         let executed = self.executed(kind)?;
         self.spares.fill(kind, executed, || match kind {
             SupervisorKind::Plain => {

@@ -41,6 +41,8 @@ async fn run_while_exchanging(when: &str) -> Option<(String, usize)> {
     let path = ("PATH".into(), "/usr/bin:/bin".into());
     let exchanging =
         Runner::new(supervisor.path().join("supervisor"), Environment::allowed([path]), None);
+    // One that is started ahead would exchange the file before the server looks.
+    let exchanging = exchanging.with_spare_patience(Duration::ZERO);
     let bash = Bash::new(exchanging, sandbox, BashSettings::default(), None);
     let answer = fixture.call(bash, json!({ "command": "echo ran; echo x >>runs" })).await;
     let count =
