@@ -61,6 +61,16 @@ fn config(provider: &str) -> String {
     format!("model_list:\n{}", entries.concat())
 }
 
+/// What `check` says beside a chain that runs.
+fn checked(up: &Up) -> String {
+    let key = up.key_path();
+    let state = key.parent().expect("a directory");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
+    let checked = check.stdin(Stdio::null()).output().expect("the binary");
+    String::from_utf8_lossy(&checked.stdout).into_owned()
+}
+
 #[tokio::test]
 async fn an_error_of_a_provider_names_it_and_where_to_look() {
     // Installs LiteLLM if necessary.
@@ -89,12 +99,7 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
     assert!(!log.contains("Traceback") && !log.contains(key), "{log}");
     assert_eq!(log.matches("litellm.log").count(), 1, "{log}");
 
-    let state = up.key_path();
-    let state = state.parent().expect("a directory");
-    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
-    let checked = check.stdin(Stdio::null()).output().expect("the binary");
-    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let told = checked(&up);
     assert!(told.contains("\nmodels: wrong-key, gone, overloaded, limited\n"), "{told}");
     drop_up(up).await;
 }
@@ -102,12 +107,7 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
 #[tokio::test]
 async fn check_lists_the_models_and_those_left_out() {
     let up = Up::shared().await;
-    let state = up.key_path();
-    let state = state.parent().expect("a directory");
-    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
-    let checked = check.stdin(Stdio::null()).output().expect("the binary");
-    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let told = checked(&up);
     assert!(told.contains("\nmodels: demo"), "{told}");
     assert!(
         told.lines().any(|line| {
