@@ -1,7 +1,6 @@
 //! Tests what a person is told whose provider refuses the first real key: the model, its provider,
 //! the provider's own words, and where to look.
 
-use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -76,18 +75,14 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
     // Installs LiteLLM if necessary.
     let _installed = Up::shared().await;
     let failing = FaultUpstream::start(Arc::new(provider));
-    let builder = Builder::borrowing();
-    let path = builder.home().join("first.yaml");
     let base = failing.url();
     let base = base.strip_suffix("/v1").expect("a base URL");
-    fs::write(&path, config(base)).expect("a new file");
     let key = "sk-ant-verysecretverysecret";
-    let builder = builder
-        .argument(&format!("--litellm-config={}", path.display()))
+    let builder = Builder::borrowing()
+        .with_litellm(&config(base))
         .environment("ANTHROPIC_API_KEY", key)
         .environment("TOOLHAND_UPSTREAM_BACKOFF", r#"["1ms", "1ms"]"#);
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = builder.start_aside().await;
 
     for (model, _, _, expected) in CASES {
         let mut body = ask("Go on.");
