@@ -212,17 +212,12 @@ model_list:
 async fn a_second_start_needs_no_network_and_even_a_killed_chain_leaves_nothing() {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
-    let builder = Builder::borrowing();
-    let config = builder.home().join("keyless.yaml");
-    fs::write(&config, KEYLESS).expect("a new file");
-    let config = config.to_str().expect("UTF-8").to_owned();
-    let builder = builder
-        .argument(&format!("--litellm-config={config}"))
+    let builder = Builder::borrowing()
+        .with_litellm(KEYLESS)
         .argument("--litellm-workers=2")
         .environment("HTTPS_PROXY", "http://127.0.0.1:9")
         .environment("HTTP_PROXY", "http://127.0.0.1:9");
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let mut up = starting.await.expect("up starts");
+    let mut up = builder.start_aside().await;
     assert!(!up.log().contains("Installing"), "{}", up.log());
     assert!(up.greeting.contains(r#""model":"keyless-openai""#), "{}", up.greeting);
 
@@ -273,22 +268,19 @@ async fn start_with_a_provider_key(workers: usize) -> Up {
     drop(Up::shared().await);
     let provider = Upstream::start();
     let key = format!("sk-{}", uuid::Uuid::new_v4().simple());
-    let builder = Builder::borrowing().free();
-    let config = builder.home().join("provided.yaml");
     let yaml = format!(
         "model_list:\n  - model_name: provided\n    litellm_params:\n      model: openai/provided\n      \
          api_base: {}\n      api_key: os.environ/A_PROVIDERS_KEY\n",
         provider.url()
     );
-    fs::write(&config, yaml).expect("a new file");
-    let builder = builder
-        .argument(&format!("--litellm-config={}", config.display()))
+    let builder = Builder::borrowing()
+        .free()
+        .with_litellm(&yaml)
         .environment("A_PROVIDERS_KEY", &key)
         .environment("TOOLHAND_UP_LITELLM_WORKERS", &workers.to_string())
         // LiteLLM's own variable does not count.
         .environment("NUM_WORKERS", "4");
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = builder.start_aside().await;
     let look = format!(
         "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep -ac {key}; \
          cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -q '[l]itellm.proxy.proxy_cli' \

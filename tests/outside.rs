@@ -220,8 +220,7 @@ async fn mcp_servers_a_page_and_language_servers_over_the_python_sdk_and_litellm
     set(&builder);
     let configuration = configuration(&builder.workspace(), &site, &programs).await;
     let builder = builder.configured(&configuration).environment("PATH", &programs.path());
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = builder.start_aside().await;
     let chat = Script::start(&up, MODEL).await;
     let mut stage = Stage { upstream, up, chat };
 

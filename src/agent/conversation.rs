@@ -155,7 +155,7 @@ impl Conversation {
             UpstreamTrait::RefusesStreamOptions => delivery == Delivery::Streamed,
             UpstreamTrait::RefusesTools => may_leave_out_tools,
             UpstreamTrait::RefusesToolsBesideFormat => {
-                may_leave_out_tools && self.has_format && !self.tail.has_client_tools()
+                may_leave_out_tools && self.has_format_alone()
             }
         }
     }
@@ -166,12 +166,16 @@ impl Conversation {
         is_demanding && !self.has_answered
     }
 
+    /// Whether the client wants something other than plain text, and has no tools itself.
+    fn has_format_alone(&self) -> bool {
+        self.has_format && !self.tail.has_client_tools()
+    }
+
     /// How the server's own tools are offered to this model.
     fn own_tools_for(&self, model: &AskedModel) -> OwnTools {
         let learnt = model.learnt;
-        let is_beside_format = self.has_format && !self.tail.has_client_tools();
         let refuses = learnt.has(UpstreamTrait::RefusesTools)
-            || is_beside_format && learnt.has(UpstreamTrait::RefusesToolsBesideFormat);
+            || self.has_format_alone() && learnt.has(UpstreamTrait::RefusesToolsBesideFormat);
         if refuses && !self.demands_a_call() {
             OwnTools::LeftOut
         } else if learnt.has(UpstreamTrait::RefusesEagerInput) {

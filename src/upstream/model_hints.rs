@@ -49,18 +49,10 @@ impl ModelHints {
         if is_unknown && (sentence.is_none() || fault.is_unknown_to_litellm()) {
             return self.unknown_model(model, &[]);
         }
-        match (self.origin(model), sentence) {
+        match (lookup(&self.origins, model), sentence) {
             (Some(origin), Some(sentence)) => origin.explained(error, model, &sentence),
             _ => error,
         }
-    }
-
-    /// What stands behind a name.
-    fn origin(&self, model: &str) -> Option<&ModelOrigin> {
-        let pattern = || {
-            self.origins.iter().find(|(name, _)| is_match(name, model)).map(|(_, origin)| origin)
-        };
-        self.origins.get(model).or_else(pattern)
     }
 
     /// The error for a model that upstream does not have. `further` are names of upstream's
@@ -81,9 +73,7 @@ impl ModelHints {
 
     /// What would bring the model.
     fn remedy(&self, model: &str) -> Option<&str> {
-        let exact = self.left_out.get(model);
-        let pattern = || self.left_out.iter().find(|(name, _)| is_match(name, model));
-        exact.or_else(|| pattern().map(|(_, remedy)| remedy)).map(String::as_str)
+        lookup(&self.left_out, model).map(String::as_str)
     }
 
     fn closest<'a>(&'a self, model: &str, further: &'a [String]) -> Option<&'a str> {
@@ -124,9 +114,7 @@ impl ModelOrigin {
         let message = format!("{name:?} ({}): {what}: {sentence}{place}", self.model);
         ApiError { message, ..error }
     }
-}
 
-impl ModelOrigin {
     fn without_keys(&self, sentence: &str) -> String {
         /// A shorter value is no key, and may be a part of any word.
         const MIN_KEY: usize = 8;
@@ -135,9 +123,12 @@ impl ModelOrigin {
     }
 }
 
-/// Whether a name that ends in `*` stands for this model.
-fn is_match(name: &str, model: &str) -> bool {
-    name.strip_suffix('*').is_some_and(|beginning| model.starts_with(beginning))
+/// What is known under this name, or else under one that ends in `*` and stands for it.
+fn lookup<'a, T>(known: &'a BTreeMap<String, T>, model: &str) -> Option<&'a T> {
+    let is_match =
+        |name: &str| name.strip_suffix('*').is_some_and(|beginning| model.starts_with(beginning));
+    let pattern = || known.iter().find(|(name, _)| is_match(name)).map(|(_, value)| value);
+    known.get(model).or_else(pattern)
 }
 
 /// Compares with the whole name, and with the part behind the provider's.

@@ -41,6 +41,8 @@ pub(crate) struct ChunkStream {
     /// `None` when nothing more will be read.
     response: Option<Response>,
     decoder: Decoder,
+    /// The last event, until all that comes before it was returned.
+    last: Option<Result<StreamEvent, Fault>>,
     deadlines: Deadlines,
     /// Fires at the next deadline, or at an earlier one that has since moved.
     alarm: Pin<Box<Sleep>>,
@@ -67,7 +69,8 @@ impl ChunkStream {
         let deadlines = Deadlines::new(settings, Instant::now());
         let alarm = Box::pin(sleep_until(deadlines.next()));
         let decoder = Decoder::new(caps);
-        Self { response: Some(response), decoder, deadlines, alarm, drains, reservation }
+        let response = Some(response);
+        Self { response, decoder, last: None, deadlines, alarm, drains, reservation }
     }
 
     /// The next event. After the last one, [`StreamEvent::End`] each time. Cancel-safe: no byte
@@ -78,38 +81,44 @@ impl ChunkStream {
                 return event;
             }
             match self.read().await {
-                Received::Bytes(bytes) => self.push(bytes)?,
-                Received::End => self.finish()?,
-                Received::Broken(fault) => return self.broken(fault),
-                Received::Expired(expired) => return self.expired(expired),
+                Received::Bytes(bytes) => self.push(bytes),
+                Received::End => self.finish(),
+                Received::Broken(fault) => self.broken(fault),
+                Received::Expired(expired) => self.expired(expired),
             }
         }
     }
 
     /// The next event of what has been read already, if there is one.
     pub(crate) fn next_buffered(&mut self) -> Option<Result<StreamEvent, Fault>> {
-        let event = self.decoder.next()?;
+        let event = self.last.take().or_else(|| self.decoder.next())?;
+        let is_last = !matches!(event, Ok(StreamEvent::Chunk(_)));
+        if is_last && let Some(rest) = self.decoder.rest() {
+            self.last = Some(event);
+            return Some(self.note(Ok(StreamEvent::Chunk(Box::new(rest)))));
+        }
         Some(self.note(event))
     }
 
     /// Gives bytes to the decoder, and reserves memory for what it holds.
-    fn push(&mut self, bytes: Bytes) -> Result<(), Fault> {
+    fn push(&mut self, bytes: Bytes) {
         self.decoder.push(bytes);
-        self.reserve(READING * self.decoder.held())
+        self.reserve(READING * self.decoder.held());
     }
 
     /// Notes the end of the body, and reserves memory for parsing what is left of it.
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) {
         /// The most that a JSON value takes beside its text.
         const VALUE: usize = 64;
         self.decoder.finish();
         let (held, values) = (self.decoder.held(), self.decoder.values_in_whole_answer());
-        self.reserve(READING * held + VALUE * values)
+        self.reserve(READING * held + VALUE * values);
     }
 
-    fn reserve(&mut self, bytes: usize) -> Result<(), Fault> {
-        let held = self.reservation.hold(bytes);
-        held.or_else(|exhausted| self.end_here(Err(exhausted.into())).map(drop))
+    fn reserve(&mut self, bytes: usize) {
+        if let Err(exhausted) = self.reservation.hold(bytes) {
+            self.end_here(Err(exhausted.into()));
+        }
     }
 
     /// Updates the deadlines, and returns the connection to the pool after the last event.
@@ -156,23 +165,23 @@ impl ChunkStream {
     }
 
     /// The connection broke. An answer that was already complete stays one.
-    fn broken(&mut self, fault: Fault) -> Result<StreamEvent, Fault> {
-        self.end_here(if self.deadlines.is_finished() { Ok(StreamEvent::End) } else { Err(fault) })
+    fn broken(&mut self, fault: Fault) {
+        self.end_here(if self.deadlines.is_finished() { Ok(StreamEvent::End) } else { Err(fault) });
     }
 
-    fn expired(&mut self, expired: Expired) -> Result<StreamEvent, Fault> {
+    fn expired(&mut self, expired: Expired) {
         self.end_here(match expired {
             Expired::End => Ok(StreamEvent::End),
             Expired::Idle(time) => Err(Fault::Idle(time)),
             Expired::Comment(time) => Err(Fault::Comment(time)),
-        })
+        });
     }
 
-    /// Ends the stream and closes the connection.
-    fn end_here(&mut self, with: Result<StreamEvent, Fault>) -> Result<StreamEvent, Fault> {
+    /// Ends the stream with this event, and closes the connection.
+    fn end_here(&mut self, with: Result<StreamEvent, Fault>) {
         self.decoder.end();
         self.response = None;
-        with
+        self.last = Some(with);
     }
 
     /// Returns the connection to the pool: the rest of the body must be read for that.

@@ -1,7 +1,5 @@
 //! Tests that the context of a model is read from the model info of the real LiteLLM.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use super::{Builder, Up, drop_up};
@@ -17,17 +15,12 @@ async fn a_conversation_is_summarised_before_it_fills_the_context_that_litellm_t
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
     let provider = Upstream::start();
-    let builder = Builder::borrowing();
-    let path = builder.home().join("context.yaml");
     let yaml = format!(
         "model_list:\n  - model_name: small\n    litellm_params:\n      model: openai/small\n      \
          api_base: {}\n      api_key: none-needed\n    model_info:\n      max_input_tokens: 10000\n",
         provider.url()
     );
-    fs::write(&path, yaml).expect("a new file");
-    let builder = builder.argument(&format!("--litellm-config={}", path.display()));
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = Builder::borrowing().with_litellm(&yaml).start_aside().await;
     let message = |role: &str, content: &str| json!({ "role": role, "content": content });
     let mut messages = Vec::new();
     for number in 1..=4 {

@@ -1,7 +1,6 @@
 //! Tests a provider that fails behind the real LiteLLM, and what the client gets.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
@@ -140,14 +139,10 @@ fn config(provider: &FaultUpstream) -> String {
 
 /// A chain whose LiteLLM has these providers.
 async fn start(failing: &FaultUpstream) -> Up {
-    let builder = Builder::borrowing();
-    let path = builder.home().join("faults.yaml");
-    fs::write(&path, config(failing)).expect("a new file");
-    let builder = builder
-        .argument(&format!("--litellm-config={}", path.display()))
+    let builder = Builder::borrowing()
+        .with_litellm(&config(failing))
         .environment("TOOLHAND_UPSTREAM_BACKOFF", r#"["1ms", "1ms"]"#);
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = builder.start_aside().await;
     up.write("notes.txt", "the quince is ripe\n");
     up
 }

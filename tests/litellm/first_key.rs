@@ -1,7 +1,6 @@
 //! Tests what a person is told whose provider refuses the first real key: the model, its provider,
 //! the provider's own words, and where to look.
 
-use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -61,23 +60,29 @@ fn config(provider: &str) -> String {
     format!("model_list:\n{}", entries.concat())
 }
 
+/// What `check` says beside a chain that runs.
+fn checked(up: &Up) -> String {
+    let key = up.key_path();
+    let state = key.parent().expect("a directory");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
+    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
+    let checked = check.stdin(Stdio::null()).output().expect("the binary");
+    String::from_utf8_lossy(&checked.stdout).into_owned()
+}
+
 #[tokio::test]
 async fn an_error_of_a_provider_names_it_and_where_to_look() {
     // Installs LiteLLM if necessary.
     let _installed = Up::shared().await;
     let failing = FaultUpstream::start(Arc::new(provider));
-    let builder = Builder::borrowing();
-    let path = builder.home().join("first.yaml");
     let base = failing.url();
     let base = base.strip_suffix("/v1").expect("a base URL");
-    fs::write(&path, config(base)).expect("a new file");
     let key = "sk-ant-verysecretverysecret";
-    let builder = builder
-        .argument(&format!("--litellm-config={}", path.display()))
+    let builder = Builder::borrowing()
+        .with_litellm(&config(base))
         .environment("ANTHROPIC_API_KEY", key)
         .environment("TOOLHAND_UPSTREAM_BACKOFF", r#"["1ms", "1ms"]"#);
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = builder.start_aside().await;
 
     for (model, _, _, expected) in CASES {
         let mut body = ask("Go on.");
@@ -89,12 +94,7 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
     assert!(!log.contains("Traceback") && !log.contains(key), "{log}");
     assert_eq!(log.matches("litellm.log").count(), 1, "{log}");
 
-    let state = up.key_path();
-    let state = state.parent().expect("a directory");
-    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
-    let checked = check.stdin(Stdio::null()).output().expect("the binary");
-    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let told = checked(&up);
     assert!(told.contains("\nmodels: wrong-key, gone, overloaded, limited\n"), "{told}");
     drop_up(up).await;
 }
@@ -102,12 +102,7 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
 #[tokio::test]
 async fn check_lists_the_models_and_those_left_out() {
     let up = Up::shared().await;
-    let state = up.key_path();
-    let state = state.parent().expect("a directory");
-    let mut check = Command::new(env!("CARGO_BIN_EXE_toolhand"));
-    check.env_clear().env("HOME", state).env("TOOLHAND_STATE_DIR", state).arg("check");
-    let checked = check.stdin(Stdio::null()).output().expect("the binary");
-    let told = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let told = checked(&up);
     assert!(told.contains("\nmodels: demo"), "{told}");
     assert!(
         told.lines().any(|line| {

@@ -30,11 +30,8 @@ pub(super) async fn builder() -> Builder {
 }
 
 pub(super) async fn start_with(providers: &Providers, settings: &str, builder: Builder) -> Up {
-    let path = builder.home().join("providers.yaml");
-    fs::write(&path, providers.model_list() + settings).expect("a new file");
-    let builder = builder.argument(&format!("--litellm-config={}", path.display()));
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let yaml = providers.model_list() + settings;
+    let up = builder.with_litellm(&yaml).start_aside().await;
     up.write("plums.txt", "blue plums\n");
     up
 }

@@ -2,7 +2,6 @@
 //! w25 and w46.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -116,12 +115,7 @@ async fn what_a_provider_refuses_or_misses_behind_litellm_is_left_out_or_added()
     // Installs LiteLLM if necessary.
     let _installed = Up::shared().await;
     let choosy = FaultUpstream::start(Arc::new(Choosy::default()));
-    let builder = Builder::borrowing();
-    let path = builder.home().join("choosy.yaml");
-    fs::write(&path, config(&choosy)).expect("a new file");
-    let builder = builder.argument(&format!("--litellm-config={}", path.display()));
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    let up = starting.await.expect("up starts");
+    let up = Builder::borrowing().with_litellm(&config(&choosy)).start_aside().await;
     up.write("notes.txt", "the quince is ripe\n");
 
     let mut wrong = Vec::new();

@@ -243,6 +243,13 @@ impl Builder {
         self.argument(&format!("--config={}", path.display()))
     }
 
+    /// Uses this configuration of LiteLLM.
+    pub(crate) fn with_litellm(self, yaml: &str) -> Self {
+        let path = self.home.path().join("models.yaml");
+        fs::write(&path, yaml).expect("a new file");
+        self.argument(&format!("--litellm-config={}", path.display()))
+    }
+
     pub(crate) fn workspace(&self) -> PathBuf {
         self.home.path().join("workspace")
     }
@@ -277,6 +284,11 @@ impl Builder {
         let key = key.trim().to_owned();
         let Self { home, state, .. } = self;
         Up { child: Some(child), address, litellm_port, greeting, key, state, home, log }
+    }
+
+    /// The same where other tasks go on meanwhile.
+    pub(crate) async fn start_aside(self) -> Up {
+        tokio::task::spawn_blocking(move || self.start()).await.expect("up starts")
     }
 
     /// Prints the progress of an installation of LiteLLM.

@@ -110,8 +110,10 @@ pub(crate) fn validate(
     let choice = tools::choice(&fields, &offered, &client.tools)?;
     let servers = all.without(&client.replaced).without_aliases(&client.aliases);
     let is_servers = |name: &str| servers.get(name).is_some();
-    let declared: HashSet<String> = client.tools.iter().map(|tool| tool.name.clone()).collect();
+    let declared: HashSet<&str> = client.tools.iter().map(|tool| tool.name.as_str()).collect();
     let is_clients = |name: &str| declared.contains(name);
+    let convert = |message: messages::Message<'_>| message.into_client(&is_servers, &is_clients);
+    let messages = history.into_iter().map(convert).collect();
     let mut ours = offered.without(&client.replaced).without_aliases(&client.aliases);
     if let Some(only) = &choice.only {
         client.tools.retain(|tool| only.contains(&tool.name));
@@ -126,10 +128,7 @@ pub(crate) fn validate(
         model: model.into_owned(),
         stream: stream.is_streamed,
         include_usage: stream.include_usage,
-        messages: history
-            .into_iter()
-            .map(|message| message.into_client(&is_servers, &is_clients))
-            .collect(),
+        messages,
         tools: ours,
         tool_choice: choice.choice,
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),

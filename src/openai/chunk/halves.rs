@@ -74,9 +74,24 @@ impl Halves {
         for (name, value) in &mut delta.members {
             self.join_value(name, value);
         }
-        if chunk.finish_reason.is_some() {
-            self.end(delta);
+    }
+
+    /// The halves that still wait, as characters that could not be read; `None` if there are none.
+    pub(super) fn rest(&mut self) -> Option<Delta> {
+        if self.0.is_empty() {
+            return None;
         }
+        let mut delta = Delta::default();
+        for at in std::mem::take(&mut self.0).into_keys() {
+            if at == CONTENT {
+                delta.content = Some(REPLACEMENT.into());
+            } else if !at.contains(STEP)
+                && let Ok(raw) = to_raw_value(&REPLACEMENT)
+            {
+                delta.members.insert(at, raw);
+            }
+        }
+        Some(delta)
     }
 
     /// Joins the halves in the texts of a value, which stands under this name.
@@ -134,22 +149,6 @@ impl Halves {
             self.0.insert(at.to_owned(), high);
         }
         out
-    }
-
-    /// Adds what still waits to a delta, as characters that could not be read.
-    fn end(&mut self, delta: &mut Delta) {
-        for at in std::mem::take(&mut self.0).into_keys() {
-            if at == CONTENT {
-                delta.content.get_or_insert_default().push(REPLACEMENT);
-            } else if !at.contains(STEP) {
-                let known = delta.members.get(&at);
-                let known = known.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
-                let text = known.unwrap_or_default() + &REPLACEMENT.to_string();
-                if let Ok(raw) = to_raw_value(&text) {
-                    delta.members.insert(at, raw);
-                }
-            }
-        }
     }
 }
 
@@ -221,10 +220,13 @@ mod tests {
         let mut reader = ChunkReader::default();
         let (mut content, mut reasoning, mut arguments) =
             (String::new(), String::new(), String::new());
-        for (at, delta) in deltas.iter().enumerate() {
-            let end = if at + 1 == deltas.len() { r#","finish_reason":"stop""# } else { "" };
-            let payload = format!(r#"{{"choices":[{{"delta":{delta}{end}}}]}}"#);
-            let chunk = reader.read(&payload).unwrap();
+        let mut chunks = Vec::new();
+        for delta in deltas {
+            let payload = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
+            chunks.push(reader.read(&payload).unwrap());
+        }
+        chunks.extend(reader.rest());
+        for chunk in chunks {
             content.push_str(chunk.delta.content.as_deref().unwrap_or_default());
             if let Some(text) = chunk.delta.members.get("reasoning_content") {
                 reasoning += &serde_json::from_str::<String>(text.get()).unwrap();
@@ -270,6 +272,10 @@ mod tests {
             r#"{"reasoning_content":"\udf0d"}"#,
         ]);
         assert_eq!((content.as_str(), reasoning.as_str()), ("😀", "🌍"));
+
+        let (content, reasoning, _) =
+            read(&[r#"{"content":"a\ud83d","reasoning_content":"b\ud83c"}"#, "{}"]);
+        assert_eq!((content.as_str(), reasoning.as_str()), ("a\u{fffd}", "b\u{fffd}"));
     }
 
     #[test]

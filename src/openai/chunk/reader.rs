@@ -18,4 +18,10 @@ impl ChunkReader {
         self.halves.join(&mut chunk);
         Ok(chunk)
     }
+
+    /// What waited for more of the stream, which has ended, as a chunk of its own.
+    pub(crate) fn rest(&mut self) -> Option<Chunk> {
+        let delta = self.halves.rest()?;
+        Some(Chunk { has_choice: true, delta, ..Chunk::default() })
+    }
 }

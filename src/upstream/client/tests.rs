@@ -387,6 +387,28 @@ async fn u17_a_stream_that_breaks_is_a_death_unless_it_was_finished() {
 }
 
 #[tokio::test]
+async fn half_of_a_surrogate_pair_is_told_however_its_stream_ends() {
+    let half = HI.replace("hi", r"hi\ud83d");
+    for (pieces, is_broken) in [
+        (vec![&*half, STOP, DONE], false),
+        (vec![&*half, DONE], false),
+        (vec![STOP, &*half], false),
+        (vec![&*half, "data: nonsense\n\n"], false),
+        (vec![&*half], true),
+        (vec![STOP, &*half], true),
+    ] {
+        let answer = if is_broken { open_stream(&pieces) } else { stream(&pieces) };
+        let upstream = upstream(vec![vec![answer, CLOSE]]).await;
+        let mut stream = upstream.open().await.unwrap();
+        let (text, end) = read(&mut stream).await;
+        assert_eq!(text, "hi\u{fffd}", "{pieces:?}");
+        let is_death = !pieces.contains(&STOP) && !pieces.contains(&DONE);
+        assert_eq!(end.is_err(), is_death, "{end:?}");
+        assert!(matches!(stream.next().await, Ok(StreamEvent::End)));
+    }
+}
+
+#[tokio::test]
 async fn u19_a_missing_done_is_not_waited_for() {
     let mut upstream = upstream(vec![vec![open_stream(&[HI, STOP])]]).await;
     upstream.settings.end_timeout = Duration::from_millis(20);

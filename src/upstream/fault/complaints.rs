@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::UpstreamTrait;
+use super::sentence::has_any;
 
 /// What a text may say of the request, in the order in which it is tried.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +115,7 @@ impl Complaints {
     /// Those of a refused request.
     pub(super) fn of(message: &str) -> Self {
         let text = message.to_lowercase();
-        let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        let has = |words: &[&str]| has_any(&text, words);
         let mut traits = Vec::new();
         if text.contains("eager_input_streaming") {
             traits.push(UpstreamTrait::RefusesEagerInput);
@@ -153,9 +154,8 @@ impl Complaints {
 /// What a text says of reasoning. The bare word counts only in quotes, since ordinary sentences
 /// contain it too, and then it may also be a field of the request's own.
 fn about_reasoning(text: &str) -> Vec<UpstreamTrait> {
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if has(&REASONING_MEMBERS) {
-        if has(&MISSING) && !has(&REFUSED) {
+    if has_any(text, &REASONING_MEMBERS) {
+        if has_any(text, &MISSING) && !has_any(text, &REFUSED) {
             return vec![UpstreamTrait::MissesReasoning, UpstreamTrait::MissesReasoningText];
         }
         return vec![UpstreamTrait::RefusesReasoning];

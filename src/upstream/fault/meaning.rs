@@ -3,7 +3,7 @@
 //! Measured on LiteLLM 1.106.2 without a database: a wrong master key gives 400, a missing one
 //! a bare 500, an unknown model 400, a missing provider key 401 or 500.
 
-use super::sentence::says_nothing as is_silent;
+use super::sentence::{has_any, says_nothing as is_silent};
 use super::{Refusal, overflow};
 use crate::openai::error_object::ErrorObject;
 
@@ -39,12 +39,12 @@ const KEY_TEXTS: [&str; 6] = [
     "authenticationerror",
 ];
 
-const UNKNOWN_MODEL_TEXTS: [&str; 3] =
-    ["invalid model name passed", "no healthy deployments for", "model_not_found"];
-
-/// Those of them that are LiteLLM's own.
+/// LiteLLM's own words for a model that it does not know.
 const LITELLM_UNKNOWN_TEXTS: [&str; 2] =
     ["invalid model name passed", "no healthy deployments for"];
+
+/// The code of a provider that does not know it.
+const UNKNOWN_MODEL_CODE: &str = "model_not_found";
 
 /// LiteLLM's words, with status 400, 404 or 500.
 const WRONG_KIND_TEXTS: [&str; 3] =
@@ -106,8 +106,7 @@ impl Meaning {
     fn from_error(status: u16, error: &ErrorObject) -> Self {
         let text = [Some(&error.message), error.kind.as_ref(), error.code.as_ref()];
         let text = text.into_iter().flatten().map(|text| text.to_lowercase()).collect::<Vec<_>>();
-        let says =
-            |words: &[&str]| words.iter().any(|word| text.iter().any(|text| text.contains(word)));
+        let says = |words: &[&str]| text.iter().any(|text| has_any(text, words));
         let exceeds = || text.iter().any(|text| overflow::is_told(text));
         match status {
             401 | 403 => Self::Auth,
@@ -119,7 +118,9 @@ impl Meaning {
             400 | 404 | 413 | 422 | 500 if exceeds() => Self::ContextLength,
             400 | 404 | 422 | 500 if says(&WRONG_KIND_TEXTS) => Self::WrongKind,
             400 | 500 if says(&KEY_TEXTS) => Self::Auth,
-            400 if says(&UNKNOWN_MODEL_TEXTS) => Self::UnknownModel,
+            400 if says(&LITELLM_UNKNOWN_TEXTS) || says(&[UNKNOWN_MODEL_CODE]) => {
+                Self::UnknownModel
+            }
             404 if is_silent(error) || (says(&["model"]) && says(&ABSENT_TEXTS)) => {
                 Self::UnknownModel
             }
@@ -134,8 +135,7 @@ impl Meaning {
 
 /// Whether LiteLLM itself does not know the model.
 pub(super) fn is_unknown_to_litellm(error: &ErrorObject) -> bool {
-    let text = error.message.to_lowercase();
-    LITELLM_UNKNOWN_TEXTS.iter().any(|word| text.contains(word))
+    has_any(&error.message.to_lowercase(), &LITELLM_UNKNOWN_TEXTS)
 }
 
 /// LiteLLM's words where a provider's whole answer has no message, with status 400 or 500.
@@ -148,8 +148,7 @@ const EMPTY_ANSWER_TEXTS: [&str; 4] = [
 
 /// Whether LiteLLM could not read a provider's whole answer because there was none.
 pub(super) fn is_an_empty_answer(error: &ErrorObject) -> bool {
-    let text = error.message.to_lowercase();
-    EMPTY_ANSWER_TEXTS.iter().any(|word| text.contains(word))
+    has_any(&error.message.to_lowercase(), &EMPTY_ANSWER_TEXTS)
 }
 
 /// The status that an error frame names. Its code is a text, and may be `"None"`.

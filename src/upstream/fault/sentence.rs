@@ -100,6 +100,11 @@ pub(super) fn says_nothing(error: &ErrorObject) -> bool {
     })
 }
 
+/// Whether the text has any of these words in it. Both are in lower case.
+pub(super) fn has_any(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}
+
 /// Whether the text is an HTML page, such as a proxy's. Some providers put a status in such
 /// brackets.
 pub(super) fn is_page(message: &str) -> bool {

@@ -92,6 +92,11 @@ impl Decoder {
         self.shape = Shape::Ended;
     }
 
+    /// What waited for more of the stream, which has ended.
+    pub(super) fn rest(&mut self) -> Option<Chunk> {
+        self.chunks.rest()
+    }
+
     pub(super) fn next(&mut self) -> Option<Result<StreamEvent, Fault>> {
         let event = self.find()?;
         match &event {

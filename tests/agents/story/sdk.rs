@@ -1,6 +1,5 @@
 //! The story over the OpenAI SDK for Python, with the real LiteLLM before the scripted upstream.
 
-use std::fs;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -73,8 +72,6 @@ impl Chat for Script {
 pub(crate) async fn builder(upstream: &Upstream, models: &[&str]) -> Builder {
     // Installs LiteLLM if necessary.
     drop(Up::shared().await);
-    let builder = Builder::borrowing();
-    let path = builder.home().join("scripted.yaml");
     let entries = models.iter().map(|model| {
         format!(
             "  - model_name: {model}\n    litellm_params:\n      model: openai/{model}\n      \
@@ -83,16 +80,13 @@ pub(crate) async fn builder(upstream: &Upstream, models: &[&str]) -> Builder {
         )
     });
     let entries: String = entries.collect();
-    fs::write(&path, format!("model_list:\n{entries}")).expect("a new file");
-    builder.argument(&format!("--litellm-config={}", path.display()))
+    Builder::borrowing().with_litellm(&format!("model_list:\n{entries}"))
 }
 
 /// Starts a chain in which a person is asked.
 async fn start(upstream: &Upstream) -> Up {
     let builder = builder(upstream, &[MAIN, "sonnet", "haiku", "opus"]).await;
-    let builder = builder.argument("--sandbox=off");
-    let starting = tokio::task::spawn_blocking(move || builder.start());
-    starting.await.expect("up starts")
+    builder.argument("--sandbox=off").start_aside().await
 }
 
 #[tokio::test]
