@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::text::shown_line;
+
 /// The most names on one line. A gateway may have thousands.
 const MAX_NAMES: usize = 100;
 
@@ -39,8 +41,7 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
-    let plain = |name: &String| name.chars().filter(|c| !c.is_control()).collect::<String>();
-    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(plain).collect();
+    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|name| shown_line(name)).collect();
     let more = names.len().saturating_sub(MAX_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", shown.join(", "))
