@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::openai::model_list::model_names;
 use crate::text::shown_line;
 
 /// The most names on one line. A gateway may have thousands.
@@ -12,16 +12,7 @@ const MAX_NAMES: usize = 100;
 
 /// The names in upstream's list; none if it is no list.
 pub(super) fn names(models: &RawValue) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct List {
-        data: Vec<Model>,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        id: String,
-    }
-    let list = serde_json::from_str::<List>(models.get());
-    list.map_or_else(|_| Vec::new(), |list| list.data.into_iter().map(|model| model.id).collect())
+    model_names(models.get().as_bytes()).unwrap_or_default()
 }
 
 /// A line with the models, and one for each thing that would bring others.
