@@ -3,14 +3,14 @@
 //!
 //! It is `sessions/ID/finds.json`, so that neither a restart nor a kill makes the server forget it.
 
-use std::io::{self, Read as _};
+use std::io;
 
-use rustix::fs::{AtFlags, OFlags, unlinkat};
+use rustix::fs::{AtFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::directories::open_session;
-use super::{SessionFiles, UnlookedCommand, is_ours};
-use crate::named_file::ours::{open_in, replace};
+use super::{SessionFiles, UnlookedCommand, read_ours};
+use crate::named_file::ours::replace;
 use crate::sync;
 
 const NAME: &str = "finds.json";
@@ -135,12 +135,7 @@ impl SessionFiles {
     fn read_kept(&self) -> KeptFinds {
         let read = || {
             let directory = open_session(&self.state_dir, &self.session, false)?;
-            let file = open_in(&directory, NAME, OFlags::RDONLY)?;
-            if !is_ours(&file) {
-                return Err(io::Error::other("it is not the file that the server wrote"));
-            }
-            let mut bytes = Vec::new();
-            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            let bytes = read_ours(&directory, NAME, MAX_BYTES)?;
             serde_json::from_slice(&bytes).map_err(io::Error::other)
         };
         match read() {
