@@ -102,33 +102,35 @@ impl SessionFiles {
     }
 
     pub(super) fn look_at_finds<T>(&self, look: impl FnOnce(&SessionFinds) -> T) -> T {
-        let mut finds = sync::lock(&self.finds);
-        look(finds.get_or_insert_with(|| self.read_finds()))
+        self.with_finds(|finds| look(finds))
     }
 
     fn change_finds<T>(&self, change: impl FnOnce(&mut SessionFinds) -> T) -> T {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        let before = finds.kept.clone();
-        let outcome = change(finds);
-        let kept = &finds.kept;
-        if before != *kept
-            && let Err(error) = self.write_finds(kept)
-        {
-            // They count until the server ends.
-            let session = &self.session;
-            tracing::error!(
-                %session,
-                %error,
-                "finds of the session cannot be written to finds.json, so a restart forgets them: \
-                 make room on the disk, or correct its owner"
-            );
-        }
-        outcome
+        self.with_finds(|finds| {
+            let before = finds.kept.clone();
+            let outcome = change(finds);
+            let kept = &finds.kept;
+            if before != *kept
+                && let Err(error) = self.write_finds(kept)
+            {
+                // They count until the server ends.
+                let session = &self.session;
+                tracing::error!(
+                    %session,
+                    %error,
+                    "finds of the session cannot be written to finds.json, so a restart forgets \
+                     them: make room on the disk, or correct its owner"
+                );
+            }
+            outcome
+        })
     }
 
-    pub(super) fn read_finds(&self) -> SessionFinds {
-        SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() }
+    /// Whatever changes is not written.
+    pub(super) fn with_finds<T>(&self, with: impl FnOnce(&mut SessionFinds) -> T) -> T {
+        let mut finds = sync::lock(&self.finds);
+        let read = || SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() };
+        with(finds.get_or_insert_with(read))
     }
 
     /// What cannot be read may have been anything, so a person is asked.

@@ -11,7 +11,6 @@ use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
 use super::directories::open_under_way;
 use super::{SessionFiles, read_ours, unique_stem};
 use crate::named_file::ours::open_in;
-use crate::sync;
 use crate::text;
 
 /// The bytes of a command that are kept and shown.
@@ -60,21 +59,21 @@ impl SessionFiles {
     /// The command is over, or will be, and nobody waits for it any more. Until it is looked at, it
     /// may have left anything.
     pub(crate) fn interrupt_command(&self, command: &UnlookedCommand) {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        if !finds.interrupted.contains(command) {
-            finds.interrupted.push(command.clone());
-            // Who was asked before has not seen it.
-            finds.kept.shown_by.clear();
-        }
+        self.with_finds(|finds| {
+            if !finds.interrupted.contains(command) {
+                finds.interrupted.push(command.clone());
+                // Who was asked before has not seen it.
+                finds.kept.shown_by.clear();
+            }
+        });
     }
 
     /// What the command has left was looked at. Writes the disk.
     pub(crate) fn end_command(&self, command: &UnlookedCommand) {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        finds.interrupted.retain(|interrupted| interrupted != command);
-        self.remove_mark(command);
+        self.with_finds(|finds| {
+            finds.interrupted.retain(|interrupted| interrupted != command);
+            self.remove_mark(command);
+        });
     }
 
     /// The interrupted commands that nobody has looked at, in words. Reads the disk.
