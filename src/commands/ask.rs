@@ -171,7 +171,10 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
         Some(status) = asking.join_next() => Ok(status?),
         _ = interrupt.recv() => stopped(INTERRUPTED),
         _ = terminate.recv() => stopped(TERMINATED),
-        Ok(()) = reader_gone => Ok(READER_GONE),
+        Ok(()) = reader_gone => {
+            is_over.store(true, Ordering::Relaxed);
+            Ok(READER_GONE)
+        }
     }
 }
 
