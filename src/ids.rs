@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use uuid::{Builder, Uuid, Variant, Version};
 
 macro_rules! random_ids {
     ($uuid:ident: $($(#[$doc:meta])* $name:ident = $prefix:literal;)*) => {$(
@@ -66,51 +66,39 @@ impl TurnId {
 }
 
 impl CardId {
-    /// How many cards of a turn name it.
-    const NAMING: usize = 60;
-    /// The digit that holds the version of a UUID. Random ids, of version 4, name no turn.
-    const VERSION: usize = 12;
-    /// The digit that begins with the two bits of a UUID's variant.
-    const VARIANT: usize = 16;
+    /// What cards have in the place of a UUID's version, four cards each. Random ids, of version 4,
+    /// name no turn.
+    const VERSIONS: [u128; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    /// Where the four bits of the version begin, and the two of the variant.
+    const VERSION_AT: u32 = 76;
+    const VARIANT_AT: u32 = 62;
 
     /// The card with this number of a turn. Its digits are the turn's, but for the six bits that
     /// are the same in all ids of turns: these count the cards. A frontend sends the id back, and
     /// the list then names the turn exactly. The cards behind the sixtieth are random.
     pub(crate) fn of_turn(turn: &TurnId, number: usize) -> Self {
-        let digits = turn.0.strip_prefix("turn_").unwrap_or_default().as_bytes();
-        if Self::NAMING <= number || digits.len() != 32 {
+        let digits = turn.0.strip_prefix("turn_").unwrap_or_default();
+        let (Ok(uuid), Some(version)) = (Uuid::try_parse(digits), Self::VERSIONS.get(number / 4))
+        else {
             return Self::random();
-        }
-        let version = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15][number / 4];
-        let mut digits: Vec<u8> = digits.to_vec();
-        digits[Self::VERSION] = hex_digit(version);
-        let within = hex_value(digits[Self::VARIANT]) & 0b0011;
-        digits[Self::VARIANT] = hex_digit((u8::try_from(number % 4).unwrap_or(0) << 2) | within);
-        Self(format!("card_{}", String::from_utf8_lossy(&digits)))
+        };
+        let shared = !((0b1111 << Self::VERSION_AT) | (0b11 << Self::VARIANT_AT));
+        let version = version << Self::VERSION_AT;
+        let variant = (number as u128 % 4) << Self::VARIANT_AT;
+        let uuid = Uuid::from_u128((uuid.as_u128() & shared) | version | variant);
+        Self(format!("card_{}", uuid.simple()))
     }
 
     /// The turn that the card names.
     pub(crate) fn turn(&self) -> Option<TurnId> {
-        let mut digits = self.0.strip_prefix("card_")?.as_bytes().to_vec();
-        if digits.get(Self::VERSION).is_none_or(|version| *version == b'4') {
+        let uuid = Uuid::try_parse(self.0.strip_prefix("card_")?).ok()?;
+        if uuid.get_version_num() == 4 {
             return None;
         }
-        digits[Self::VERSION] = b'7';
-        let within = hex_value(*digits.get(Self::VARIANT)?) & 0b0011;
-        digits[Self::VARIANT] = hex_digit(0b1000 | within);
-        TurnId::parse(&format!("turn_{}", String::from_utf8_lossy(&digits)))
-    }
-}
-
-fn hex_digit(value: u8) -> u8 {
-    b"0123456789abcdef"[usize::from(value & 15)]
-}
-
-fn hex_value(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => 0,
+        let of_turn = Builder::from_bytes(uuid.into_bytes())
+            .with_version(Version::SortRand)
+            .with_variant(Variant::RFC4122);
+        Some(TurnId(format!("turn_{}", of_turn.into_uuid().simple())))
     }
 }
 

@@ -65,6 +65,9 @@ pub(crate) use self::workspace_file::{WorkspaceServer, servers_of};
 use crate::sync;
 use crate::text;
 
+/// Longer than any server may take to start: each has a limit of its own.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
 /// The most of a server's instructions that the model is told.
 const MAX_INSTRUCTIONS_BYTES: usize = 2 << 10;
 
@@ -161,11 +164,17 @@ impl McpServers {
         }
     }
 
+    /// Starts all servers, and waits until none is starting any more.
+    pub(crate) async fn start_and_wait(&self) {
+        self.start();
+        self.ready_within(PATIENCE).await;
+    }
+
     /// Starts one server alone, and waits until it is no longer starting.
-    pub(crate) async fn start_only(&self, name: &str, within: Duration) -> Result<(), McpFault> {
+    pub(crate) async fn start_only(&self, name: &str) -> Result<(), McpFault> {
         let server = self.server(name)?;
         self.spawn(&server);
-        server.wait_until_started(within).await;
+        server.wait_until_started(PATIENCE).await;
         Ok(())
     }
 

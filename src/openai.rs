@@ -7,6 +7,7 @@ pub(crate) mod call_name;
 pub(crate) mod chunk;
 pub(crate) mod error_object;
 pub(crate) mod message;
+pub(crate) mod model_list;
 pub(crate) mod request;
 pub(crate) mod usage;
 

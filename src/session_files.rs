@@ -13,7 +13,7 @@ mod quota;
 mod under_way;
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -225,6 +225,17 @@ fn is_ours(file: &File) -> bool {
         let is_private = ownership.expect_ours().and_then(|()| ownership.refuse_other_readers(""));
         is_private.is_ok() && metadata.is_file() && metadata.nlink() <= 1
     })
+}
+
+/// Reads the beginning of a file that only we can have written.
+fn read_ours(directory: &File, name: &str, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_in(directory, name, OFlags::RDONLY)?;
+    if !is_ours(&file) {
+        return Err(io::Error::other("it is not the file that the server wrote"));
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

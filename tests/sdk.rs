@@ -12,16 +12,24 @@ use crate::support::server::{KEY, Server};
 use crate::support::up::Up;
 use crate::support::upstream::{Step, Upstream};
 
-/// Runs a script of `tests/sdk` and reads the JSON that it prints.
+/// Runs a script of `tests/sdk` against the whole chain, and reads the JSON that it prints.
 async fn run(program: PathBuf, script: &str) -> Value {
     let up = Up::shared().await;
+    let told = output(&program, script, &[&up.base_url(), &up.key]).await;
+    told.unwrap_or_else(|fault| panic!("{fault}\n--- up ---\n{}", up.log()))
+}
+
+/// Runs a script of `tests/sdk`, and reads the JSON that it prints. The error has its stderr.
+async fn output(program: &Path, script: &str, arguments: &[&str]) -> Result<Value, String> {
     let mut command = Command::new(program);
-    command.arg(Path::new("tests/sdk").join(script)).args([&up.base_url(), &up.key]);
+    command.arg(Path::new("tests/sdk").join(script)).args(arguments);
     let running = tokio::task::spawn_blocking(move || command.output());
-    let output = running.await.expect("no panic").expect("the SDK's interpreter");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script} failed:\n{errors}\n--- up ---\n{}", up.log());
-    serde_json::from_slice(&output.stdout).expect("JSON")
+    let output = running.await.expect("no panic").expect("the script's interpreter");
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{script} failed:\n{errors}"));
+    }
+    Ok(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
 #[track_caller]
@@ -235,14 +243,9 @@ async fn tries(program: &Path, script: &str, client: &str) -> (Value, String, us
         upstream.round(calls(&[("c1", "Bash", command)]));
         upstream.round(vec![Step::Close]);
     }
-    let mut command = Command::new(program);
     let base_url = format!("http://{}/v1", server.address());
-    command.arg(Path::new("tests/sdk").join(script)).args([client, &base_url, KEY]);
-    let running = tokio::task::spawn_blocking(move || command.output());
-    let output = running.await.expect("no panic").expect("the client's interpreter");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{script} {client} failed:\n{errors}");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let told = output(program, script, &[client, &base_url, KEY]).await;
+    let told = told.unwrap_or_else(|fault| panic!("{client}: {fault}"));
     let asked = upstream.requests().len();
     upstream.forget_script();
     (told["status"].clone(), server.file("marks"), asked)

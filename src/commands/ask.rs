@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use reqwest::Url;
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -37,6 +38,7 @@ use self::screen::Screen;
 use super::signals::{INTERRUPTED, TERMINATED};
 use super::{Failure, print_error};
 use crate::config::environment::Variables;
+use crate::secret::Secret;
 
 /// The exit status of a program that SIGPIPE ended: 128 and its number.
 const READER_GONE: u8 = 128 + 13;
@@ -113,18 +115,31 @@ struct Connection {
     quiet: bool,
 }
 
+/// The server that is asked, and how.
+struct Server {
+    client: Client,
+    key: Option<Secret>,
+    model: String,
+}
+
 pub(crate) fn run(flags: &Flags, variables: Variables) -> Result<ExitCode, Failure> {
+    let screen = Screen::open(flags.connection.quiet, &variables)?;
+    run_to_status(until_stopped(flags.clone(), variables, screen))
+}
+
+pub(crate) fn run_chat(flags: &ChatFlags, variables: Variables) -> Result<ExitCode, Failure> {
+    let talk = chat::talk(flags.clone(), variables);
+    run_to_status(async { Ok(talk.await?) })
+}
+
+/// Runs `work`, which returns the exit status.
+fn run_to_status(work: impl Future<Output = Result<u8, Failure>>) -> Result<ExitCode, Failure> {
     let runtime =
         runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let screen = Screen::open(flags.connection.quiet, &variables)?;
-    let outcome = runtime.block_on(until_stopped(flags.clone(), variables, screen));
+    let outcome = runtime.block_on(work);
     // A thread that still blocks must not delay the exit.
     runtime.shutdown_background();
     outcome.map(ExitCode::from)
-}
-
-pub(crate) fn run_chat(flags: &chat::Flags, variables: Variables) -> Result<ExitCode, Failure> {
-    Ok(chat::run(flags, variables)?)
 }
 
 /// Asks until the answer is there, a signal comes, or the reader of stdout leaves. Returns
@@ -156,7 +171,10 @@ async fn until_stopped(flags: Flags, variables: Variables, screen: Screen) -> Re
         Some(status) = asking.join_next() => Ok(status?),
         _ = interrupt.recv() => stopped(INTERRUPTED),
         _ = terminate.recv() => stopped(TERMINATED),
-        Ok(()) = reader_gone => Ok(READER_GONE),
+        Ok(()) = reader_gone => {
+            is_over.store(true, Ordering::Relaxed);
+            Ok(READER_GONE)
+        }
     }
 }
 
@@ -190,23 +208,35 @@ async fn ask_and_report(
 
 async fn ask(flags: &Flags, variables: &Variables, screen: &mut Screen) -> Result<(), AskError> {
     let connection = &flags.connection;
-    let named = connection.server.as_deref().map(target::base_url).transpose()?;
+    let named = connection.named()?;
     let prompt = prompt::read(&flags.prompt).await?;
-    let target = target::find(named.as_ref(), connection.key_file.as_deref(), variables)?;
-    let client = Client::new(&target)?;
-    let asked = async {
-        let model = match connection.model.clone().or(target.model) {
-            Some(model) => model,
-            None => client.first_model().await?,
-        };
-        let question = Question { model, prompt, session: connection.session.clone() };
-        if flags.json {
-            ask_whole(&client, &question, screen).await
-        } else {
-            converse(&client, question, screen).await
-        }
+    let Server { client, key, model } = connection.open(named.as_ref(), variables).await?;
+    let question = Question { model, prompt, session: connection.session.clone() };
+    let asked = if flags.json {
+        ask_whole(&client, &question, screen).await
+    } else {
+        converse(&client, question, screen).await
     };
-    asked.await.map_err(|error| error.without_key(target.key.as_ref()))
+    asked.map_err(|error| error.without_key(key.as_ref()))
+}
+
+impl Connection {
+    /// The server that is named.
+    fn named(&self) -> Result<Option<Url>, AskError> {
+        self.server.as_deref().map(target::base_url).transpose()
+    }
+
+    /// Finds the server and its model. Asks it, unless the model is known.
+    async fn open(&self, named: Option<&Url>, variables: &Variables) -> Result<Server, AskError> {
+        let target = target::find(named, self.key_file.as_deref(), variables)?;
+        let client = Client::new(&target)?;
+        let key = target.key;
+        let model = match self.model.clone().or(target.model) {
+            Some(model) => model,
+            None => client.first_model().await.map_err(|error| error.without_key(key.as_ref()))?,
+        };
+        Ok(Server { client, key, model })
+    }
 }
 
 /// Prints the error, unless it is that nobody reads. Returns its exit status.

@@ -1,7 +1,6 @@
 //! Runs `toolhand mcp`: starts MCP servers to list them, or to accept what their tools are now.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
@@ -14,9 +13,6 @@ use crate::config;
 use crate::config::environment::Variables;
 use crate::mcp::{AcceptedTools, McpServers};
 use crate::text;
-
-/// Longer than any server may take: each has a limit of its own.
-const PATIENCE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -69,8 +65,7 @@ pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, 
 }
 
 async fn list(servers: &McpServers) {
-    servers.start();
-    servers.ready_within(PATIENCE).await;
+    servers.start_and_wait().await;
     for server in servers.states() {
         let why = server.state.why().map(|why| format!(": {why}")).unwrap_or_default();
         print(&format!("{}: {}{why}\n", server.name, server.state.name()));
@@ -87,7 +82,7 @@ async fn list(servers: &McpServers) {
 }
 
 async fn accept(servers: &McpServers, name: &str) -> Result<(), Failure> {
-    servers.start_only(name, PATIENCE).await?;
+    servers.start_only(name).await?;
     let AcceptedTools { known, changed } = servers.accept(name).await?;
     for tool in &changed {
         let description = text::one_line(&tool.description);

@@ -1,7 +1,6 @@
 //! Runs `toolhand tools`: prints what the model is told of the tools.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Args;
 
@@ -13,9 +12,6 @@ use crate::config;
 use crate::config::environment::Variables;
 use crate::mcp::McpState;
 use crate::tools::toolset::Toolset;
-
-/// Longer than any MCP server may take: each has a limit of its own.
-const PATIENCE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Args)]
 pub(crate) struct Flags {
@@ -47,8 +43,7 @@ pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Fail
 /// Those of a request that chooses no workspace.
 async fn definitions(services: &Services) -> String {
     if let Some(servers) = &services.mcp {
-        servers.start();
-        servers.ready_within(PATIENCE).await;
+        servers.start_and_wait().await;
         for server in servers.states().iter().filter(|server| server.state != McpState::Ready) {
             let why = server.state.why().unwrap_or_default();
             say(&format!("without the MCP server {}: {why}", server.name));

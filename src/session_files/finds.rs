@@ -3,14 +3,14 @@
 //!
 //! It is `sessions/ID/finds.json`, so that neither a restart nor a kill makes the server forget it.
 
-use std::io::{self, Read as _};
+use std::io;
 
-use rustix::fs::{AtFlags, OFlags, unlinkat};
+use rustix::fs::{AtFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::directories::open_session;
-use super::{SessionFiles, UnlookedCommand, is_ours};
-use crate::named_file::ours::{open_in, replace};
+use super::{SessionFiles, UnlookedCommand, read_ours};
+use crate::named_file::ours::replace;
 use crate::sync;
 
 const NAME: &str = "finds.json";
@@ -102,45 +102,42 @@ impl SessionFiles {
     }
 
     pub(super) fn look_at_finds<T>(&self, look: impl FnOnce(&SessionFinds) -> T) -> T {
-        let mut finds = sync::lock(&self.finds);
-        look(finds.get_or_insert_with(|| self.read_finds()))
+        self.with_finds(|finds| look(finds))
     }
 
     fn change_finds<T>(&self, change: impl FnOnce(&mut SessionFinds) -> T) -> T {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        let before = finds.kept.clone();
-        let outcome = change(finds);
-        let kept = &finds.kept;
-        if before != *kept
-            && let Err(error) = self.write_finds(kept)
-        {
-            // They count until the server ends.
-            let session = &self.session;
-            tracing::error!(
-                %session,
-                %error,
-                "finds of the session cannot be written to finds.json, so a restart forgets them: \
-                 make room on the disk, or correct its owner"
-            );
-        }
-        outcome
+        self.with_finds(|finds| {
+            let before = finds.kept.clone();
+            let outcome = change(finds);
+            let kept = &finds.kept;
+            if before != *kept
+                && let Err(error) = self.write_finds(kept)
+            {
+                // They count until the server ends.
+                let session = &self.session;
+                tracing::error!(
+                    %session,
+                    %error,
+                    "finds of the session cannot be written to finds.json, so a restart forgets \
+                     them: make room on the disk, or correct its owner"
+                );
+            }
+            outcome
+        })
     }
 
-    pub(super) fn read_finds(&self) -> SessionFinds {
-        SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() }
+    /// Whatever changes is not written.
+    pub(super) fn with_finds<T>(&self, with: impl FnOnce(&mut SessionFinds) -> T) -> T {
+        let mut finds = sync::lock(&self.finds);
+        let read = || SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() };
+        with(finds.get_or_insert_with(read))
     }
 
     /// What cannot be read may have been anything, so a person is asked.
     fn read_kept(&self) -> KeptFinds {
         let read = || {
             let directory = open_session(&self.state_dir, &self.session, false)?;
-            let file = open_in(&directory, NAME, OFlags::RDONLY)?;
-            if !is_ours(&file) {
-                return Err(io::Error::other("it is not the file that the server wrote"));
-            }
-            let mut bytes = Vec::new();
-            file.take(MAX_BYTES).read_to_end(&mut bytes)?;
+            let bytes = read_ours(&directory, NAME, MAX_BYTES)?;
             serde_json::from_slice(&bytes).map_err(io::Error::other)
         };
         match read() {

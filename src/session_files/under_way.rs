@@ -4,15 +4,13 @@
 //! Each is a file of its own in `sessions/ID/under-way`, there from before the command starts until
 //! what it left was looked at. One that a new server finds was interrupted.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 
 use rustix::fs::{AtFlags, Dir, OFlags, unlinkat};
 
 use super::directories::open_under_way;
-use super::{SessionFiles, is_ours, unique_stem};
+use super::{SessionFiles, read_ours, unique_stem};
 use crate::named_file::ours::open_in;
-use crate::sync;
 use crate::text;
 
 /// The bytes of a command that are kept and shown.
@@ -61,21 +59,21 @@ impl SessionFiles {
     /// The command is over, or will be, and nobody waits for it any more. Until it is looked at, it
     /// may have left anything.
     pub(crate) fn interrupt_command(&self, command: &UnlookedCommand) {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        if !finds.interrupted.contains(command) {
-            finds.interrupted.push(command.clone());
-            // Who was asked before has not seen it.
-            finds.kept.shown_by.clear();
-        }
+        self.with_finds(|finds| {
+            if !finds.interrupted.contains(command) {
+                finds.interrupted.push(command.clone());
+                // Who was asked before has not seen it.
+                finds.kept.shown_by.clear();
+            }
+        });
     }
 
     /// What the command has left was looked at. Writes the disk.
     pub(crate) fn end_command(&self, command: &UnlookedCommand) {
-        let mut finds = sync::lock(&self.finds);
-        let finds = finds.get_or_insert_with(|| self.read_finds());
-        finds.interrupted.retain(|interrupted| interrupted != command);
-        self.remove_mark(command);
+        self.with_finds(|finds| {
+            finds.interrupted.retain(|interrupted| interrupted != command);
+            self.remove_mark(command);
+        });
     }
 
     /// The interrupted commands that nobody has looked at, in words. Reads the disk.
@@ -91,7 +89,8 @@ impl SessionFiles {
             for entry in Dir::read_from(&directory)? {
                 let name = entry?.file_name().to_string_lossy().into_owned();
                 if !name.starts_with('.') && commands.len() < MAX_MARKS {
-                    let line = read_line(&directory, &name).unwrap_or_default();
+                    let line = read_ours(&directory, &name, 2 * MAX_LINE as u64);
+                    let line = String::from_utf8_lossy(&line.unwrap_or_default()).into_owned();
                     commands.push(UnlookedCommand { mark: name, line });
                 }
             }
@@ -122,16 +121,6 @@ impl SessionFiles {
             tracing::warn!(%session, %error, "after a restart a command asks once more than needed");
         }
     }
-}
-
-fn read_line(directory: &File, name: &str) -> io::Result<String> {
-    let file = open_in(directory, name, OFlags::RDONLY)?;
-    if !is_ours(&file) {
-        return Err(io::Error::other("it is not the file that the server wrote"));
-    }
-    let mut bytes = Vec::new();
-    file.take(2 * MAX_LINE as u64).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Says which commands were interrupted; `None` if none was.

@@ -80,8 +80,11 @@ pub(crate) fn line_starts(text: &str) -> Vec<usize> {
             starts.push(end);
         }
         end += length;
+        if MAX_WORDS < end {
+            return Vec::new();
+        }
     }
-    if end <= MAX_WORDS { starts } else { Vec::new() }
+    starts
 }
 
 /// Each run of white space becomes one space, and none is left at the ends.

@@ -3,8 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::address::{Chain, Link, MIN_PREFIX, NamedTurn, User};
 use super::canonical;
 use super::client_calls::CallDigest;
@@ -304,8 +302,7 @@ fn agree(sent: &[&SentMessage], shown: &[User]) -> bool {
         || has(&is_shown, &was_asked)
         || shown.iter().any(|user| surrounds(&user.words, &user.line_starts, &whole))
         || sent.iter().any(|sent| {
-            let text = RawValue::from_string(sent.sent.clone()).ok();
-            let text = text.as_deref().map(text_of).unwrap_or_default();
+            let text = serde_json::from_str(&sent.sent).map(text_of).unwrap_or_default();
             surrounds(&canonical::words(&text), &canonical::line_starts(&text), &other)
         })
 }

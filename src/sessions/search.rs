@@ -90,8 +90,8 @@ impl Search<'_> {
         self.chain.links.get(point.links.checked_sub(1)?)
     }
 
-    /// A list that goes on from a turn whose answer its client did not hear, or repeats it, hangs on what that turn hung
-    /// on. Any other hangs on the newest turn.
+    /// A list that goes on from a turn whose answer its client did not hear, or repeats it, hangs on
+    /// what that turn hung on. Any other hangs on the newest turn.
     async fn behind_newest(&self, tree: &Tree, newest: &Turn) -> Result<Point, StoreError> {
         if newest.delivery().may_be_cut() {
             let before = Point { turn: newest.row.parent.clone(), links: 0, users: 0 };
@@ -210,14 +210,19 @@ impl Search<'_> {
         let mut cut = Vec::new();
         for row in rows.into_iter().take(MAX_SESSIONS) {
             let Some(turn) = Turn::from_row(row.clone()) else { continue };
-            let delivery = turn.delivery();
-            let (said, sent) = self.link_shown(Arc::new(turn)).await?;
-            let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
-            if ids_fit(link, &sent, row.status) && matching::shows(link, &said, delivery) {
+            if self.is_shown_by(link, Arc::new(turn)).await? {
                 cut.push(row);
             }
         }
         Ok(cut)
+    }
+
+    /// Whether a link of the list shows the answer that ends with this turn, or its beginning.
+    async fn is_shown_by(&self, link: &Link, turn: Arc<Turn>) -> Result<bool, StoreError> {
+        let delivery = turn.delivery();
+        let (said, sent) = self.link_shown(turn).await?;
+        let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
+        Ok(ids_fit(link, &sent, delivery.status) && matching::shows(link, &said, delivery))
     }
 
     /// Loads what was said in the link that ends with this turn, and the ids of the client's calls.

@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::processes::Shell;
+use crate::sessions::leaving::started;
 use crate::support::chunks::{calls, says};
 use crate::support::client::ask;
 use crate::support::resources::zombies;
@@ -161,24 +162,6 @@ async fn p8_only_the_command_that_kills_its_supervisor_is_ended() {
     assert_eq!(zombies(&shell.server), 0);
 }
 
-/// The supervisors of commands that are below a server, the outer ones first.
-fn supervisors_below(server: &Server) -> Vec<Pid> {
-    let stat = |pid: i32| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let parent = |pid: i32| -> Option<i32> {
-        let stat = stat(pid);
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    let top = server.pid().as_raw_nonzero().get();
-    let is_below =
-        |pid: i32| std::iter::successors(Some(pid), |pid| parent(*pid)).any(|it| it == top);
-    let entries = fs::read_dir("/proc").expect("procfs").flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut found: Vec<i32> =
-        pids.filter(|pid| stat(*pid).contains("(toolhand-run)") && is_below(*pid)).collect();
-    found.sort_unstable();
-    found.into_iter().filter_map(Pid::from_raw).collect()
-}
-
 /// Nobody can see who has killed a process, and in a sandbox it was not the command.
 #[tokio::test]
 async fn a_supervisor_that_is_killed_from_outside_is_not_blamed_on_the_command() {
@@ -200,10 +183,8 @@ async fn a_supervisor_that_is_killed_from_outside_is_not_blamed_on_the_command()
         let client = server.client();
         let body = ask("Go.");
         let kill = async {
-            while !server.workspace().join("started").exists() {
-                tokio::task::yield_now().await;
-            }
-            for supervisor in supervisors_below(&server) {
+            started(&server).await;
+            for supervisor in server.command_supervisors() {
                 // The others end with the first.
                 _ = kill_process(supervisor, Signal::KILL);
             }

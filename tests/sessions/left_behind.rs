@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::asking::{Talk, marks, times_run};
 use super::leaving::started;
+use super::sandbox_effects::at_level;
 use super::{after, conversation, user};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask_streamed, with};
@@ -22,9 +23,7 @@ fn with_auto_allow(builder: Builder) -> Builder {
 
 /// A server on which commands in bubblewrap need no approval. `None`: it does not hold here.
 async fn server(upstream: &Upstream) -> Option<Server> {
-    let server = with_auto_allow(Server::builder(upstream)).start().await;
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    (status["sandbox"]["level"] == "bwrap").then_some(server)
+    at_level(with_auto_allow(Server::builder(upstream)), "bwrap").await
 }
 
 /// A server on which commands run outside of any sandbox, and nobody is asked.
@@ -51,6 +50,19 @@ async fn run(talk: &mut Talk, upstream: &Upstream, said: &str, commands: &[Value
     }
     upstream.round(says("Done."));
     talk.say(said).await
+}
+
+/// Starts a server that goes on with what one that is gone has left, and lets it be talked to.
+async fn successor(upstream: &Upstream, gone: &Server, talk: &mut Talk) -> Server {
+    let server = with_auto_allow(after(upstream, gone)).start().await;
+    talk.client = server.client();
+    server
+}
+
+/// What only reads is confined to reading, and asks nobody.
+async fn reads_unasked(talk: &mut Talk, upstream: &Upstream) {
+    let reads = json!({ "command": "ls *" });
+    assert_eq!(run(talk, upstream, "Look.", &[reads]).await, "Done.");
 }
 
 #[tokio::test]
@@ -81,12 +93,8 @@ async fn g9_the_pause_outlives_a_killed_server_and_ends_by_a_denial() {
     assert_eq!(run(&mut talk, &upstream, "Go.", &[makes_repository("sub")]).await, "Done.");
     rustix::process::kill_process(first.pid(), rustix::process::Signal::KILL).expect("killed");
     first.stop();
-    let again = with_auto_allow(after(&upstream, &first)).start().await;
-    talk.client = again.client();
-
-    // What only reads is confined to reading, and asks nobody.
-    let reads = json!({ "command": "ls *" });
-    assert_eq!(run(&mut talk, &upstream, "Look.", &[reads]).await, "Done.");
+    let _again = successor(&upstream, &first, &mut talk).await;
+    reads_unasked(&mut talk, &upstream).await;
     let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
     assert!(asked.contains(LEFT), "{asked}");
     upstream.forget_script();
@@ -251,11 +259,8 @@ async fn g9_an_interrupted_command_that_has_left_nothing_pauses_nothing() {
 async fn g9_what_a_command_that_timed_out_has_left_is_told() {
     let upstream = Upstream::start();
     let builder = with_auto_allow(Server::builder(&upstream));
-    let server = builder.config("tools.bash.background_tasks", "0").start().await;
-    let status = server.client().get("/toolhand/v1/status").await.json();
-    if status["sandbox"]["level"] != "bwrap" {
-        return;
-    }
+    let builder = builder.config("tools.bash.background_tasks", "0");
+    let Some(server) = at_level(builder, "bwrap").await else { return };
     let mut talk = talk(&server);
     let mut command = lasts_after("git init -q sub");
     command["timeout"] = json!(1000);
@@ -282,12 +287,8 @@ async fn g9_a_command_that_a_killed_server_was_running_pauses_until_the_answer()
         rustix::process::kill_process(first.pid(), rustix::process::Signal::KILL).expect("killed");
         drop(stream);
         first.stop();
-        let again = with_auto_allow(after(&upstream, &first)).start().await;
-        talk.client = again.client();
-
-        // What only reads is confined to reading, and asks nobody.
-        let reads = json!({ "command": "ls *" });
-        assert_eq!(run(&mut talk, &upstream, "Look.", &[reads]).await, "Done.");
+        let mut again = successor(&upstream, &first, &mut talk).await;
+        reads_unasked(&mut talk, &upstream).await;
         let asked = run(&mut talk, &upstream, "On.", &[marks("b")]).await;
         assert!(asked.contains(INTERRUPTED) && asked.contains("git init -q sub"), "{asked}");
         assert!(asked.contains("Until you answer, `auto_allow` does not count"), "{asked}");
@@ -296,10 +297,8 @@ async fn g9_a_command_that_a_killed_server_was_running_pauses_until_the_answer()
         assert_eq!(times_run(&first, "b"), 1);
         assert_eq!(run(&mut talk, &upstream, "On.", &[marks("c")]).await, "Done.");
 
-        let mut again = again;
         again.stop();
-        let last = with_auto_allow(after(&upstream, &first)).start().await;
-        talk.client = last.client();
+        let _last = successor(&upstream, &first, &mut talk).await;
         assert_eq!(run(&mut talk, &upstream, "On.", &[marks("d")]).await, "Done.");
         assert_eq!((times_run(&first, "c"), times_run(&first, "d")), (1, 1));
     }

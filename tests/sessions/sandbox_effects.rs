@@ -22,7 +22,7 @@ fn builder(upstream: &Upstream, level: &str) -> Builder {
 }
 
 /// `None` where the level does not hold.
-async fn at_level(builder: Builder, level: &str) -> Option<Server> {
+pub(super) async fn at_level(builder: Builder, level: &str) -> Option<Server> {
     let server = builder.start().await;
     let status = server.client().get("/toolhand/v1/status").await.json();
     (status["sandbox"]["level"] == level).then_some(server)

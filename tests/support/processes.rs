@@ -71,11 +71,19 @@ pub(crate) fn is_sweeper(process: Pid) -> bool {
 /// Whether the process is of a supervisor that the server has started ahead of the next command:
 /// one that waits for a job, or a monitor or a bubblewrap that has started nothing else.
 pub(crate) fn is_spare_supervisor(process: Pid) -> bool {
-    let name = |process| fs::read_to_string(entry(process, "comm")).unwrap_or_default();
-    let waits = |process| name(process) == "toolhand-idle\n";
+    let waits = |process| is_called(process, "toolhand-idle");
     let children = listed_children(process);
-    let has_begun = children.is_empty() && name(process) == "toolhand-run\n";
+    let has_begun = children.is_empty() && is_of_command(process);
     is_supervisor(process) && (waits(process) || children.into_iter().all(waits) && !has_begun)
+}
+
+/// Whether the process is a supervisor that has begun with a command.
+pub(crate) fn is_of_command(process: Pid) -> bool {
+    is_called(process, "toolhand-run")
+}
+
+fn is_called(process: Pid, name: &str) -> bool {
+    fs::read_to_string(entry(process, "comm")).is_ok_and(|known| known.trim_end() == name)
 }
 
 /// Whether the process supervises a command, or waits for one, or is the bubblewrap around it.

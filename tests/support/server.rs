@@ -19,7 +19,8 @@ use tokio::sync::{oneshot, watch as notice};
 
 use super::client::Client;
 use super::processes::{
-    children, family, is_spare_supervisor, is_sweeper, wait_for_end, wait_for_end_or_spare,
+    children, family, is_of_command, is_spare_supervisor, is_sweeper, wait_for_end,
+    wait_for_end_or_spare,
 };
 use super::upstream::Upstream;
 use super::watch;
@@ -142,6 +143,14 @@ impl Server {
             assert!(spares.count() <= 2, "more supervisors wait than are ever of use");
         });
         watch("the tools' processes to end", ended).await.expect("no panic");
+    }
+
+    /// The supervisors of the commands that run, the outer ones first.
+    pub(crate) fn command_supervisors(&self) -> Vec<Pid> {
+        let mut found = family(self.pid(), self.home.path());
+        found.retain(|process| is_of_command(*process));
+        found.sort_unstable_by_key(|process| process.as_raw_nonzero());
+        found
     }
 
     /// Waits until the server has started a supervisor for the next command.

@@ -259,10 +259,10 @@ impl Encoder {
                 let counts = (*duration, *chars);
                 let line = progress_lines::ended(tool, headline.as_str(), counts, error.as_deref());
                 self.line(&line, out);
-                let other = self.unfinished.running.first();
-                let running = if other.is_some() { Running::Yes } else { Running::No };
-                let (tool, headline) =
-                    other.map_or((tool, headline), |other| (&other.tool, &other.headline));
+                let (tool, headline, running) = match self.unfinished.running.first() {
+                    Some(other) => (&other.tool, &other.headline, Running::Yes),
+                    None => (tool, headline, Running::No),
+                };
                 let shown = progress_lines::subject(tool, headline.as_str());
                 self.status(&shown, running, out);
             }

@@ -32,7 +32,7 @@ pub(super) enum Shown {
     ToolStarted(ToolStart),
     ToolOutput(ToolOutput),
     /// What an agent of a running call does.
-    AgentStep(AgentStep),
+    Agent(AgentEvent),
     /// The model's todo list as it is now.
     Todos(Vec<Todo>),
     ToolEnded(ToolEnd),
@@ -69,22 +69,23 @@ pub(super) struct ToolOutput {
     pub(super) text: String,
 }
 
-/// A call of an agent that begins or ends.
+/// What an agent does.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub(super) struct AgentStep {
+pub(super) struct AgentEvent {
     /// The call that started the agent.
     pub(super) call_id: String,
-    event: String,
-    #[serde(default)]
-    pub(super) tool: String,
-    #[serde(default)]
-    pub(super) argument: Option<String>,
-    #[serde(default)]
-    duration_ms: u64,
-    #[serde(default)]
-    pub(super) chars: usize,
-    #[serde(default)]
-    pub(super) error: Option<String>,
+    #[serde(flatten)]
+    pub(super) step: AgentStep,
+}
+
+/// A call of an agent that begins or ends, or something that is not shown.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum AgentStep {
+    ToolStart(ToolStart),
+    ToolEnd(ToolEnd),
+    #[serde(other)]
+    Other,
 }
 
 /// The events of `progress: events` that are shown. Others are skipped.
@@ -93,7 +94,7 @@ pub(super) struct AgentStep {
 enum Progress {
     ToolStart(ToolStart),
     ToolOutput(ToolOutput),
-    Subagent(AgentStep),
+    Subagent(AgentEvent),
     Todo { todos: Vec<Todo> },
     ToolEnd(ToolEnd),
     Approval(Asked),
@@ -182,7 +183,9 @@ impl Answer {
         match event {
             Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
             Progress::ToolOutput(output) => Some(Shown::ToolOutput(output)),
-            Progress::Subagent(step) if step.is_of_tool() => Some(Shown::AgentStep(step)),
+            Progress::Subagent(event) if event.step != AgentStep::Other => {
+                Some(Shown::Agent(event))
+            }
             Progress::Todo { todos } => Some(Shown::Todos(todos)),
             Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
             _ => None,
@@ -215,20 +218,6 @@ impl Answer {
             }
             Some(FinishReason::Stop) => Ok(Ending::Stopped),
         }
-    }
-}
-
-impl AgentStep {
-    fn is_of_tool(&self) -> bool {
-        matches!(self.event.as_str(), "tool_start" | "tool_end")
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.event == "tool_end"
-    }
-
-    pub(super) fn duration(&self) -> Duration {
-        Duration::from_millis(self.duration_ms)
     }
 }
 

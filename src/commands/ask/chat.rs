@@ -1,14 +1,12 @@
 //! Runs `toolhand chat`: asks one question after the other, all of them in one session.
 
 use std::io::{self, IsTerminal as _};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
 use futures::FutureExt as _;
 use futures::future::Fuse;
-use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -17,7 +15,7 @@ use uuid::Uuid;
 use super::client::{Client, Question};
 use super::error::{AskError, ErrorKind};
 use super::screen::Screen;
-use super::{Connection, READER_GONE, THREADS, converse, output, reply, report, target};
+use super::{Connection, READER_GONE, Server, converse, output, reply, report};
 use crate::commands::signals::{INTERRUPTED, TERMINATED};
 use crate::config::environment::Variables;
 use crate::secret::Secret;
@@ -66,23 +64,15 @@ enum Next<T> {
     Exit(u8),
 }
 
-pub(super) fn run(flags: &Flags, variables: Variables) -> io::Result<ExitCode> {
-    let runtime =
-        runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()?;
-    let outcome = runtime.block_on(talk(flags.connection.clone(), variables));
-    // A thread that still waits for a line must not delay the exit.
-    runtime.shutdown_background();
-    outcome.map(ExitCode::from)
-}
-
-async fn talk(flags: Connection, variables: Variables) -> io::Result<u8> {
+/// Asks until the input ends or a signal comes. Returns the exit status.
+pub(super) async fn talk(flags: Flags, variables: Variables) -> io::Result<u8> {
     let mut signals = Signals {
         interrupt: signal(SignalKind::interrupt())?,
         terminate: signal(SignalKind::terminate())?,
         reader_gone: output::reader_gone()?.fuse(),
     };
     let is_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let chat = match Chat::begin(flags, variables).await {
+    let chat = match Chat::begin(flags.connection, variables).await {
         Ok(chat) => chat,
         Err(error) => return Ok(report(&error)),
     };
@@ -130,21 +120,13 @@ async fn question(is_terminal: bool) -> Result<Option<String>, AskError> {
 
 impl Chat {
     async fn begin(flags: Connection, variables: Variables) -> Result<Self, AskError> {
-        let named = flags.server.as_deref().map(target::base_url).transpose()?;
-        let target = target::find(named.as_ref(), flags.key_file.as_deref(), &variables)?;
-        let client = Client::new(&target)?;
-        let model = if let Some(model) = flags.model.clone().or(target.model) {
-            model
-        } else {
-            let first = client.first_model().await;
-            first.map_err(|error| error.without_key(target.key.as_ref()))?
-        };
+        let named = flags.named()?;
+        let Server { client, key, model } = flags.open(named.as_ref(), &variables).await?;
         let session = flags.session.clone().unwrap_or_else(|| {
             let id = Uuid::new_v4().simple().to_string();
             format!("chat-{}", &id[..12])
         });
-        let client = Arc::new(client);
-        Ok(Self { flags, variables, client, key: target.key, model, session })
+        Ok(Self { flags, variables, client: Arc::new(client), key, model, session })
     }
 
     /// Asks one question, and shows its answer. Returns the status that `ask` would end with.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -16,6 +15,7 @@ use super::stream::{MAX_SILENCE, show, show_stream};
 use super::target::Target;
 use crate::http::headers::SESSION;
 use crate::openai::error_object::ErrorObject;
+use crate::openai::model_list::model_names;
 use crate::upstream::client::{bearer, http};
 use crate::upstream::{UpstreamSettings, whole_body};
 
@@ -65,22 +65,14 @@ impl Client {
 
     /// The first model of the server's list.
     pub(super) async fn first_model(&self) -> Result<String, AskError> {
-        #[derive(Deserialize)]
-        struct List {
-            data: Vec<Model>,
-        }
-        #[derive(Deserialize)]
-        struct Model {
-            id: String,
-        }
         let response = self.send(self.http.get(self.url("models")), Some(SHORT_TIMEOUT)).await?;
         let body = timeout(SHORT_TIMEOUT, whole_body(response, MAX_BODY));
         let body = body.await.map_err(|_| AskError::silent(SHORT_TIMEOUT))??;
-        let list: List = serde_json::from_slice(&body).map_err(|_| {
+        let names = model_names(&body).map_err(|_| {
             let message = format!("what {} lists is no list of models", self.base);
             AskError::new(ErrorKind::InvalidAnswer, message)
         })?;
-        list.data.into_iter().next().map(|model| model.id).ok_or_else(|| {
+        names.into_iter().next().ok_or_else(|| {
             let message = format!("{} lists no model; name one with --model", self.base);
             AskError::new(ErrorKind::InvalidAnswer, message)
         })

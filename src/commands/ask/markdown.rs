@@ -1,9 +1,9 @@
 //! Renders the Markdown of an answer for a terminal, as it comes: emphasis, code and diffs.
 //!
-//! The parser is pulldown-cmark's, so a lone asterisk stays one. Underscores always stay: `__init__` is
-//! a name more often than it is bold. It reads a line at a time, since an
-//! answer is shown while the model still speaks: a line without markup is shown letter by letter,
-//! and one with markup as far as each piece of that has ended. No text is ever left out.
+//! The parser is pulldown-cmark's, so a lone asterisk stays one. Underscores always stay: `__init__`
+//! is a name more often than it is bold. It reads a line at a time, since an answer is shown while
+//! the model still speaks: a line without markup is shown letter by letter, and one with markup as
+//! far as each piece of that has ended. No text is ever left out.
 
 use std::fmt::Write as _;
 
@@ -154,35 +154,53 @@ fn may_begin_block(line: &str) -> bool {
 fn settled(line: &str) -> usize {
     let first = line.find(MARKUP).unwrap_or(line.len());
     let mut end = first;
-    let spaces = line.char_indices().filter(|(at, c)| first < *at && *c == ' ');
-    for (at, _) in spaces {
-        if is_balanced(&line[..at]) {
-            end = at;
+    let mut open = OpenMarkup::default();
+    for (at, c) in line[first..].char_indices() {
+        if c == ' ' && open == OpenMarkup::default() {
+            end = first + at;
         }
+        open.count(c);
     }
     end
 }
 
-fn is_balanced(text: &str) -> bool {
-    let count = |wanted: char| text.chars().filter(|c| *c == wanted).count();
-    let is_even = |c: char| count(c).is_multiple_of(2);
-    let is_paired = |open: char, close: char| count(open) == count(close);
-    ['*', '`', '~'].into_iter().all(is_even)
-        && is_paired('[', ']')
-        && is_paired('(', ')')
-        && is_paired('<', '>')
+/// What of the characters that come in pairs has no partner yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct OpenMarkup {
+    asterisk: bool,
+    backtick: bool,
+    tilde: bool,
+    brackets: isize,
+    parentheses: isize,
+    angles: isize,
+}
+
+impl OpenMarkup {
+    fn count(&mut self, c: char) {
+        match c {
+            '*' => self.asterisk = !self.asterisk,
+            '`' => self.backtick = !self.backtick,
+            '~' => self.tilde = !self.tilde,
+            '[' => self.brackets += 1,
+            ']' => self.brackets -= 1,
+            '(' => self.parentheses += 1,
+            ')' => self.parentheses -= 1,
+            '<' => self.angles += 1,
+            '>' => self.angles -= 1,
+            _ => {}
+        }
+    }
 }
 
 /// A line outside of code, as a whole.
 fn block_line(line: &str, out: &mut String) {
     let text = line.trim_start();
     let indent = &line[..line.len() - text.len()];
+    out.push_str(indent);
     if 4 <= indent.len() && !text.starts_with(['-', '*', '+']) {
         // Code, or the further lines of a list's entry.
-        out.push_str(indent);
         return inline(text, out);
     }
-    out.push_str(indent);
     let level = text.chars().take_while(|c| *c == '#').count();
     if let Some(title) = text[level..].strip_prefix(' ').filter(|_| (1..=6).contains(&level)) {
         return rendered(title, &[BOLD], out);

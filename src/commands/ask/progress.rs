@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rustix::termios::tcgetwinsize;
 use tokio::time::Instant;
 
-use super::answer::{AgentStep, ToolEnd, ToolOutput, ToolStart};
+use super::answer::{AgentEvent, AgentStep, ToolEnd, ToolOutput, ToolStart};
 use super::control_characters::{in_one_line, shown};
 use super::output::to_stderr;
 use crate::commands::style::are_escapes_wanted;
@@ -102,20 +102,19 @@ impl Progress {
     }
 
     /// An agent of a running call has begun or ended a call of its own.
-    pub(super) fn agent_step(&mut self, step: &AgentStep) {
-        let (tool, argument) = subject(&step.tool, step.argument.as_deref());
-        let line = if step.has_ended() {
-            let error = step.error.as_deref().map(in_one_line);
-            let cost = (step.duration(), step.chars);
-            progress_lines::ended(&tool, &argument, cost, error.as_deref())
-        } else {
-            let now = progress_lines::subject(&tool, &argument);
-            if let Some(running) = self.running_call(&step.call_id) {
-                running.step = Some(now);
+    pub(super) fn agent(&mut self, event: &AgentEvent) {
+        let line = match &event.step {
+            AgentStep::ToolStart(start) => {
+                let (tool, argument) = subject(&start.tool, start.argument.as_deref());
+                if let Some(running) = self.running_call(&event.call_id) {
+                    running.step = Some(progress_lines::subject(&tool, &argument));
+                }
+                progress_lines::started(&tool, &argument)
             }
-            progress_lines::started(&tool, &argument)
+            AgentStep::ToolEnd(end) => line_of_end(end),
+            AgentStep::Other => return,
         };
-        self.add_line(&step.call_id, line.trim_end().to_owned());
+        self.add_line(&event.call_id, line.trim_end().to_owned());
     }
 
     /// The model has written its todo list.
@@ -148,10 +147,7 @@ impl Progress {
     pub(super) fn ended(&mut self, end: &ToolEnd) {
         self.running.retain(|running| running.id != end.id);
         self.last_shown = Instant::now();
-        let (tool, argument) = subject(&end.tool, end.argument.as_deref());
-        let error = end.error.as_deref().map(in_one_line);
-        let cost = (end.duration(), end.chars);
-        let line = progress_lines::ended(&tool, &argument, cost, error.as_deref());
+        let line = line_of_end(end);
         match self.style {
             ProgressStyle::Quiet => {}
             ProgressStyle::Lines => to_stderr(&line),
@@ -212,6 +208,12 @@ impl Progress {
 /// The name and argument as they may be shown.
 fn subject(tool: &str, argument: Option<&str>) -> (String, String) {
     (in_one_line(tool), in_one_line(argument.unwrap_or_default()))
+}
+
+fn line_of_end(end: &ToolEnd) -> String {
+    let (tool, argument) = subject(&end.tool, end.argument.as_deref());
+    let error = end.error.as_deref().map(in_one_line);
+    progress_lines::ended(&tool, &argument, (end.duration(), end.chars), error.as_deref())
 }
 
 /// Colours the first character of a line.

@@ -116,9 +116,9 @@ impl Screen {
                 self.begin_line()?;
                 self.progress.printed(output);
             }
-            Shown::AgentStep(step) => {
+            Shown::Agent(event) => {
                 self.begin_line()?;
-                self.progress.agent_step(step);
+                self.progress.agent(event);
             }
             Shown::Todos(todos) => {
                 self.begin_line()?;

@@ -1,15 +1,11 @@
 //! Starts each MCP server, and shows what came of it.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use crate::mcp::{IncompleteTool, McpScope, McpServerStatus, McpServers};
 
 /// The key whose values may hold keys, so that only its names are shown.
 pub(super) const KEY: &str = "mcp.servers";
-
-/// Longer than any server may take: each has a limit of its own.
-const PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// The names of the servers that are set.
 pub(super) fn names(value: &toml::Value) -> String {
@@ -22,8 +18,7 @@ pub(super) async fn report(servers: Option<&McpServers>, keys: usize) -> String 
     let Some(servers) = servers else {
         return "MCP servers: none stand under [mcp.servers]\n".to_owned();
     };
-    servers.start();
-    servers.ready_within(PATIENCE).await;
+    servers.start_and_wait().await;
     let states = servers.states();
     servers.end().await;
     states.iter().fold("MCP servers:\n".to_owned(), |text, server| text + &lines(server, keys))

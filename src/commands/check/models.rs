@@ -2,24 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::openai::model_list::model_names;
+use crate::text::shown_line;
 
 /// The most names on one line. A gateway may have thousands.
 const MAX_NAMES: usize = 100;
 
 /// The names in upstream's list; none if it is no list.
 pub(super) fn names(models: &RawValue) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct List {
-        data: Vec<Model>,
-    }
-    #[derive(Deserialize)]
-    struct Model {
-        id: String,
-    }
-    let list = serde_json::from_str::<List>(models.get());
-    list.map_or_else(|_| Vec::new(), |list| list.data.into_iter().map(|model| model.id).collect())
+    model_names(models.get().as_bytes()).unwrap_or_default()
 }
 
 /// A line with the models, and one for each thing that would bring others.
@@ -39,8 +32,7 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() {
         return "none".to_owned();
     }
-    let plain = |name: &String| name.chars().filter(|c| !c.is_control()).collect::<String>();
-    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(plain).collect();
+    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|name| shown_line(name)).collect();
     let more = names.len().saturating_sub(MAX_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", shown.join(", "))

@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::error::UpError;
+use super::models::ModelChoice;
 use super::{DEMO_BASE, models};
 use crate::config::environment::Variables;
 use crate::named_file;
@@ -49,8 +50,7 @@ impl LitellmConfig {
             let model_hints = with_keys(model_hints, variables);
             return Ok(Self { path, yaml, left_out: Vec::new(), model_hints });
         }
-        let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
-        let chosen = models::choose(SHIPPED, is_set);
+        let chosen = shipped(variables);
         let path = write_config(directory, &chosen.yaml)?;
         let left_out = chosen.hints();
         let model_hints = with_keys(chosen.model_hints(), variables);
@@ -70,8 +70,13 @@ fn with_keys(mut hints: ModelHints, variables: &Variables) -> ModelHints {
 /// The models that our own configuration would offer with these variables, and those that it would
 /// leave out.
 pub(in crate::commands) fn shipped_hints(variables: &Variables) -> ModelHints {
+    shipped(variables).model_hints()
+}
+
+/// What of our own configuration can work with these variables.
+fn shipped(variables: &Variables) -> ModelChoice {
     let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
-    models::choose(SHIPPED, is_set).model_hints()
+    models::choose(SHIPPED, is_set)
 }
 
 fn write_config(directory: &Path, yaml: &str) -> Result<PathBuf, UpError> {

@@ -10,7 +10,7 @@ use super::{Found, MAX_SESSIONS, Search};
 use crate::ids::SessionId;
 use crate::sessions::address::NamedTurn;
 use crate::sessions::delivery_state::is_interrupted;
-use crate::sessions::matching::{self, Point, Tree, Turn, ids_fit};
+use crate::sessions::matching::{Point, Tree, Turn};
 use crate::store::rows::TurnStatus;
 use crate::store::{StoreError, TurnKey};
 
@@ -89,11 +89,7 @@ impl Search<'_> {
         };
         for turn in tree.continuing(&named.turn) {
             let id = turn.row.id.clone();
-            let status = turn.row.status;
-            let delivery = turn.delivery();
-            let (said, sent) = self.link_shown(turn).await?;
-            let sent: Vec<&str> = sent.iter().map(String::as_str).collect();
-            if ids_fit(link, &sent, status) && matching::shows(link, &said, delivery) {
+            if self.is_shown_by(link, turn).await? {
                 return Ok(Some(Point { turn: Some(id), links: named.links, users: 0 }));
             }
         }

@@ -245,10 +245,12 @@ impl Launch<'_> {
     /// What to remember should the command fail because of it; `None` if it may write.
     fn failed_reader(&self) -> Option<ConfinedReader> {
         let confinement = self.command.confinement.clone().filter(|it| it.reads_only)?;
-        let permit = self.permit;
-        let second_run = move |lacked| permit.second_run(lacked);
-        let [writing, secrets] = [Lacked::Writing, Lacked::Secrets].map(second_run);
-        Some(ConfinedReader { command: self.repeatable(), confinement, writing, secrets })
+        Some(ConfinedReader {
+            command: self.repeatable(),
+            confinement,
+            writing: self.permit.second_run(Lacked::Writing),
+            secrets: self.permit.second_run(Lacked::Secrets),
+        })
     }
 
     fn repeatable(&self) -> RepeatableCommand {

@@ -57,8 +57,6 @@ struct Listed {
     lines: Vec<String>,
     /// The most lines of one server.
     room: usize,
-    /// The first line of the server whose places are added.
-    begun_at: usize,
     files: HashSet<PathBuf>,
     hidden: usize,
     more: usize,
@@ -78,7 +76,6 @@ impl Rendering {
             match &answer.found {
                 Found::Text(text) => texts.push(text::without_hidden(text).trim().to_owned()),
                 Found::Places(places) => {
-                    listed.begin();
                     listed.add(places, answer.encoding, &mut files, &working_dir);
                 }
             }
@@ -149,13 +146,6 @@ impl Listed {
         note(self.foreign, "left out, in what is no file");
         notes
     }
-}
-
-impl Listed {
-    /// What comes now is of another server.
-    fn begin(&mut self) {
-        self.begun_at = self.lines.len();
-    }
 
     /// Adds the places of a server. Several servers of a project may find the same.
     fn add(
@@ -165,12 +155,13 @@ impl Listed {
         files: &mut Files<'_>,
         working_dir: &Path,
     ) {
+        let begun_at = self.lines.len();
         for place in places {
             let Some(path) = &place.path else {
                 self.foreign += 1;
                 continue;
             };
-            let is_full = self.room <= self.lines.len() - self.begun_at;
+            let is_full = self.room <= self.lines.len() - begun_at;
             let shown = match files.look_at(path, is_full) {
                 Shown::Hidden => {
                     self.hidden += 1;
@@ -189,7 +180,7 @@ impl Listed {
                 Shown::Place(real) => (real, line_without_text(place, real, working_dir)),
                 Shown::Hidden => continue,
             };
-            let is_others = self.lines[..self.begun_at].contains(&line);
+            let is_others = self.lines[..begun_at].contains(&line);
             if !is_others {
                 self.files.insert(real.clone());
                 self.lines.push(line);

@@ -74,9 +74,7 @@ fn shortened(text: &str) -> String {
         return text.to_owned();
     }
     let end = text::suffix(text, MAX_BYTES - LEFT_OUT.len());
-    // A line that is too long is shown from within.
-    let lines = end.split_once('\n').map(|(_, lines)| lines).filter(|lines| !lines.is_empty());
-    format!("{LEFT_OUT}{}", lines.unwrap_or(end))
+    format!("{LEFT_OUT}{}", text::whole_lines_of_tail(end))
 }
 
 #[cfg(test)]
