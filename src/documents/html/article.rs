@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use self::outline::{Outline, Row};
@@ -28,10 +29,11 @@ const MAX_ELEMENTS: usize = 100_000;
 const NUMBER: &str = "data-toolhand-number";
 
 /// How much of a page is not there, in characters that are no blanks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeftOut {
-    pub(super) chars: usize,
-    pub(super) of: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    pub(crate) chars: usize,
+    /// The characters of the whole page.
+    pub(crate) of: usize,
 }
 
 /// Leaves of the page its article with what belongs to it. `None`: the whole page stays, because
