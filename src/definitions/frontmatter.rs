@@ -1,11 +1,13 @@
 //! Splits a definition's file into its YAML frontmatter and its text, and reads the former.
 
+mod keys;
 mod line_by_line;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, alias_limits, budget, options};
 
+use self::keys::{ValueKind, kind_of};
 use crate::text::{first_chars, shown_line};
 
 /// Many times what a frontmatter needs. Larger ones, and those whose aliases unfold to more, are
@@ -147,15 +149,8 @@ fn key_at(yaml: &str, line: usize) -> String {
 
 /// What the value of a key is.
 fn takes(key: &str) -> &'static str {
-    match key.trim_matches('`') {
-        "name" | "description" | "model" | "permissionMode" | "argument-hint" => "a text",
-        "tools" | "disallowedTools" | "allowed-tools" => {
-            "a list of names, or names with commas between them"
-        }
-        "maxTurns" => "a whole number from 1 on",
-        "disable-model-invocation" | "user-invocable" => "true or false",
-        _ => "a value of another kind",
-    }
+    let kind = kind_of(key.trim_matches('`'));
+    kind.map_or("a value of another kind", ValueKind::expected)
 }
 
 fn strict() -> Options {

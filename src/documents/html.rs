@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::addresses::NamedAddresses;
+pub(crate) use self::article::LeftOut;
 pub(crate) use self::conversion::convert_if_asked;
 pub(crate) use self::parsing::Syntax;
 use super::{ConversionError, in_memory};
@@ -31,14 +33,9 @@ pub(crate) struct Markdown {
     pub(crate) text: String,
     /// Whether the page was too long to be parsed whole.
     pub(crate) is_cut: bool,
-    /// Of a page that is shown as its article: the characters that are left out, without blanks.
-    pub(crate) left_out_chars: usize,
-    /// The characters of such a page.
-    pub(crate) page_chars: usize,
-    /// Where a `meta` element of the page sends its readers.
-    pub(crate) leads_to: Option<String>,
-    /// The address that the page names as its own, if it was read at another.
-    pub(crate) canonical: Option<String>,
+    /// Of a page that is shown as its article: what is not shown.
+    pub(crate) left_out: Option<LeftOut>,
+    pub(crate) addresses: NamedAddresses,
 }
 
 /// Converts `html` in a worker. Links are resolved against `url`.

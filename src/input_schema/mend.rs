@@ -6,6 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value};
 
+use super::keywords::Members;
+
 /// Keywords with one schema.
 const SCHEMAS: [&str; 12] = [
     "items",
@@ -24,10 +26,6 @@ const SCHEMAS: [&str; 12] = [
 
 /// Keywords with a list of schemas.
 const SCHEMA_LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-
-/// Keywords with schemas by name.
-const SCHEMA_MAPS: [&str; 6] =
-    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 const LIMITS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 
@@ -165,7 +163,9 @@ impl Mending {
             _ if ANCHORS.contains(&keyword) || IGNORED.contains(&keyword) => None,
             _ if SCHEMAS.contains(&keyword) => self.one_schema(value),
             _ if SCHEMA_LISTS.contains(&keyword) => self.schema_list(keyword, value.as_array()?),
-            _ if SCHEMA_MAPS.contains(&keyword) => self.schema_map(keyword, value),
+            _ if Members::Keywords.below(keyword) == Members::Schemas => {
+                self.schema_map(keyword, value)
+            }
             _ if LIMITS.contains(&keyword) => number(value),
             _ if COUNTS.contains(&keyword) => count(value),
             _ if TEXTS.contains(&keyword) => value.is_string().then(|| value.clone()),
@@ -245,7 +245,7 @@ impl Mending {
 
 /// One type or several, by the names that they have in schemas. `None`: any.
 fn kinds(value: &Value) -> Option<Value> {
-    let mut kinds: Vec<&str> = match value {
+    let kinds: Vec<&str> = match value {
         Value::String(name) => vec![kind(name)?],
         // One that is not known may be anything.
         Value::Array(names) => {
@@ -253,8 +253,7 @@ fn kinds(value: &Value) -> Option<Value> {
         }
         _ => return None,
     };
-    drop_repeats(&mut kinds);
-    match kinds.as_slice() {
+    match each_once(kinds).as_slice() {
         [] => None,
         [only] => Some((*only).into()),
         several => Some(several.into()),
@@ -270,34 +269,29 @@ fn kind(name: &str) -> Option<&'static str> {
 
 fn values(value: &Value) -> Option<Value> {
     let Value::Array(written) = value else { return None };
-    let mut values: Vec<Value> = Vec::new();
-    for value in written {
-        if !values.contains(value) {
-            values.push(value.clone());
-        }
-    }
+    let values = each_once(written.clone());
     (!values.is_empty()).then(|| values.into())
 }
 
 /// Names of properties, each once.
 fn names(value: &Value) -> Option<Value> {
-    let mut names: Vec<&str> = match value {
+    let names: Vec<&str> = match value {
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => return None,
     };
-    drop_repeats(&mut names);
-    Some(names.into())
+    Some(each_once(names).into())
 }
 
-fn drop_repeats(words: &mut Vec<&str>) {
-    let mut seen: Vec<&str> = Vec::new();
-    for word in words.drain(..) {
-        if !seen.contains(&word) {
-            seen.push(word);
+/// The items without repeats, in their order.
+fn each_once<T: PartialEq>(items: Vec<T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
         }
     }
-    *words = seen;
+    seen
 }
 
 fn number(value: &Value) -> Option<Value> {

@@ -1,7 +1,8 @@
 //! Follows the references of a schema, and finds those that lead back to where they stand.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ptr;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -9,12 +10,14 @@ use serde_json::Value;
 use super::keywords::{Members, is_in_place};
 
 /// Where the references of a schema lead.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct References {
-    /// By the pointer of a part that is referred to: what is referred to within it.
-    within: HashMap<String, Vec<Reference>>,
-    /// The parts that contain a way back to themselves.
-    circular: HashSet<String>,
+    /// By the pointer of a part that is referred to: its number. A part may have several pointers.
+    parts: HashMap<String, usize>,
+    /// By the number of a part: whether it contains a way back to itself.
+    are_circular: Vec<bool>,
+    /// By the number of a part: the group of those that lead to each other, about the same value.
+    groups_in_place: Vec<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -32,48 +35,97 @@ pub(super) fn pointer_of(reference: &str) -> Option<Cow<'_, str>> {
 
 impl References {
     pub(super) fn of(schema: &Value) -> Self {
-        let mut found = Self::default();
-        let mut open: Vec<String> = all_in(schema).into_iter().map(|found| found.to).collect();
-        while let Some(pointer) = open.pop() {
-            if found.within.contains_key(&pointer) {
+        let mut parts = HashMap::new();
+        let mut numbers: HashMap<*const Value, usize> = HashMap::new();
+        let mut within: Vec<Vec<Reference>> = Vec::new();
+        let mut open = all_in(schema);
+        while let Some(Reference { to, .. }) = open.pop() {
+            if parts.contains_key(&to) {
                 continue;
             }
-            let within = schema.pointer(&pointer).map(all_in).unwrap_or_default();
-            open.extend(within.iter().map(|found| found.to.clone()));
-            found.within.insert(pointer, within);
+            let Some(part) = schema.pointer(&to) else { continue };
+            let number = *numbers.entry(ptr::from_ref(part)).or_insert(within.len());
+            if number == within.len() {
+                within.push(all_in(part));
+                open.extend(within[number].iter().cloned());
+            }
+            parts.insert(to, number);
         }
-        let circular = found.within.keys().filter(|part| found.leads(part, part, |_| true));
-        found.circular = circular.cloned().collect();
-        found
+        let led_to = |is_taken: fn(&Reference) -> bool| -> Vec<Vec<usize>> {
+            let taken_from = |within: &Vec<Reference>| {
+                let taken = within.iter().filter(|reference| is_taken(reference));
+                taken.filter_map(|reference| parts.get(&reference.to).copied()).collect()
+            };
+            within.iter().map(taken_from).collect()
+        };
+        let everywhere = led_to(|_| true);
+        let groups = grouped(&everywhere);
+        let is_circular = |(part, to): (usize, &Vec<usize>)| {
+            to.iter().any(|other| groups[*other] == groups[part])
+        };
+        let are_circular = everywhere.iter().enumerate().map(is_circular).collect();
+        let groups_in_place = grouped(&led_to(|reference| reference.is_in_place));
+        Self { parts, are_circular, groups_in_place }
     }
 
     pub(super) fn is_circular(&self, pointer: &str) -> bool {
-        self.circular.contains(pointer)
+        self.parts.get(pointer).is_some_and(|part| self.are_circular[*part])
     }
 
     /// Whether a validator that follows a reference from one part to another, about the same
     /// value, would come back without an end.
     pub(super) fn is_endless(&self, from: &str, to: &str) -> bool {
-        from == to || self.leads(to, from, |reference| reference.is_in_place)
+        let group = |pointer| self.parts.get(pointer).map(|part| self.groups_in_place[*part]);
+        group(from) == group(to)
     }
+}
 
-    fn leads(&self, from: &str, to: &str, is_taken: impl Fn(&Reference) -> bool) -> bool {
-        let mut open = vec![from];
-        let mut seen = HashSet::new();
-        while let Some(part) = open.pop() {
-            for reference in self.within.get(part).into_iter().flatten() {
-                if !is_taken(reference) {
-                    continue;
-                }
-                if reference.to == to {
-                    return true;
-                }
-                if seen.insert(reference.to.as_str()) {
-                    open.push(&reference.to);
-                }
+/// By part: which of the groups it is in, whose parts all lead to each other. `led_to` has the parts
+/// that each one leads to.
+fn grouped(led_to: &[Vec<usize>]) -> Vec<usize> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; led_to.len()];
+    for part in 0..led_to.len() {
+        follow(part, led_to, &mut seen, &mut order);
+    }
+    let mut led_from: Vec<Vec<usize>> = vec![Vec::new(); led_to.len()];
+    for (part, others) in led_to.iter().enumerate() {
+        for other in others {
+            led_from[*other].push(part);
+        }
+    }
+    // From the last part backwards, nothing leads out of its group but to groups that are known.
+    let mut groups = vec![0; led_to.len()];
+    seen.fill(false);
+    for part in order.into_iter().rev() {
+        let mut group = Vec::new();
+        follow(part, &led_from, &mut seen, &mut group);
+        for member in group {
+            groups[member] = part;
+        }
+    }
+    groups
+}
+
+/// Goes from a part to all that were not yet seen, and notes each behind those that it leads to.
+fn follow(from: usize, led_to: &[Vec<usize>], seen: &mut [bool], noted: &mut Vec<usize>) {
+    if seen[from] {
+        return;
+    }
+    seen[from] = true;
+    let mut open = vec![(from, led_to[from].iter())];
+    while let Some((part, others)) = open.last_mut() {
+        match others.next() {
+            Some(other) if !seen[*other] => {
+                seen[*other] = true;
+                open.push((*other, led_to[*other].iter()));
+            }
+            Some(_) => {}
+            None => {
+                noted.push(*part);
+                open.pop();
             }
         }
-        false
     }
 }
 
@@ -139,5 +191,26 @@ mod tests {
         assert!(found.is_endless("/$defs/x", "/$defs/y"));
         assert!(found.is_endless("/$defs/y", "/$defs/x"));
         assert!(!found.is_endless("/$defs/y", "/$defs/tree"));
+    }
+
+    #[test]
+    fn m5_a_part_with_many_names_is_one_part() {
+        // `~` and `~0` are the same in a pointer.
+        let sign = |name: usize, place: usize| if name >> place & 1 == 0 { "~" } else { "~0" };
+        let name = |name: usize| (0..10).map(|place| sign(name, place)).collect::<String>();
+        let to = |name: &str| json!({ "$ref": format!("#/$defs/{name}") });
+        let to_itself: Vec<Value> = (0..1_000).map(|at| to(&name(at))).collect();
+        let (first, to_first) = (name(0), vec![to(&name(0)); 400]);
+        let schema = json!({
+            "properties": { "a": to("x") },
+            "$defs": {
+                first: { "allOf": to_itself },
+                "x": { "allOf": to_first, "properties": { "x": to("x") } },
+            },
+        });
+        let found = References::of(&schema);
+        assert_eq!(found.are_circular, [true, true]);
+        let [x, one, other] = ["x", &name(1), &name(999)].map(|name| format!("/$defs/{name}"));
+        assert!(found.is_endless(&one, &other) && !found.is_endless(&x, &one));
     }
 }

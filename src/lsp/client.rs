@@ -31,6 +31,7 @@ mod source;
 mod start_rule;
 mod texts;
 mod uri;
+mod workspace_files;
 
 pub(crate) use self::after_change::AfterChange;
 pub(crate) use self::documents::Document;

@@ -223,7 +223,7 @@ pub(super) fn error_of(message: &Value) -> ErrorData {
 }
 
 /// Whether an id is that of this request. Some servers send numbers back as texts.
-fn is_id(id: &RequestId, found: &Value) -> bool {
+pub(super) fn is_id(id: &RequestId, found: &Value) -> bool {
     match found {
         Value::Number(number) => id.to_string() == number.to_string(),
         Value::String(text) => id.to_string() == *text,

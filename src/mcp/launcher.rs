@@ -59,9 +59,8 @@ impl McpLauncher {
             && let Some(kept) = &kept
         {
             variables = self.runner.environment().kept_caches(kept);
-            variables
-                .retain(|(name, _)| !command.variables.iter().any(|(own, _)| name == own.as_str()));
         }
+        // Of a variable that is there twice, the last value counts.
         let own = command.variables.iter();
         variables.extend(own.map(|(name, value)| (name.into(), value.expose().into())));
         let to_run = Command {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use rmcp::model::RequestId;
 use serde_json::{Value, json};
 
-use super::http_post::error_of;
+use super::http_post::{error_of, is_id};
 use super::request_budget::MessageKind;
 use crate::sync;
 
@@ -40,9 +40,8 @@ impl WaitingRequests {
 
     /// Whether one of them has the id that is written so.
     fn has(&self, written: &str) -> bool {
-        // Some servers send numbers back as texts.
-        let found = written.trim_matches('"');
-        sync::lock(&self.0).iter().any(|id| id.to_string() == found)
+        let found = serde_json::from_str(written).unwrap_or_default();
+        sync::lock(&self.0).iter().any(|id| is_id(id, &found))
     }
 }
 

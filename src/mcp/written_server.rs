@@ -39,12 +39,11 @@ pub(super) fn servers_in(text: &str) -> Result<BTreeMap<String, Value>, String> 
     let Value::Object(file) = file else {
         return Err("is no object".to_owned());
     };
-    let named = ["mcpServers", "servers", "mcp_servers", "mcp"].into_iter();
-    for place in named {
+    for place in ["mcpServers", "servers", "mcp_servers", "mcp"] {
         match file.get(place) {
             // A server may bear that name in a file without one of these.
             Some(Value::Object(servers)) if !is_server(servers) => {
-                return servers_of(place, servers);
+                return Ok(by_name(within(place, servers)));
             }
             Some(Value::Object(_)) | None => {}
             Some(Value::Null) => return Ok(BTreeMap::new()),
@@ -52,20 +51,21 @@ pub(super) fn servers_in(text: &str) -> Result<BTreeMap<String, Value>, String> 
         }
     }
     let servers = file.iter().filter(|(_, server)| server.as_object().is_some_and(is_server));
-    Ok(servers.map(|(name, server)| (name.clone(), server.clone())).collect())
+    Ok(by_name(servers))
 }
 
-fn servers_of(
-    place: &str,
-    written: &Map<String, Value>,
-) -> Result<BTreeMap<String, Value>, String> {
-    if place == "mcp"
-        && let Some(Value::Object(inner)) = written.get("servers")
-        && !is_server(inner)
-    {
-        return servers_of("servers", inner);
+/// The servers of this place. Some have them one level deeper in it.
+fn within<'a>(place: &str, written: &'a Map<String, Value>) -> &'a Map<String, Value> {
+    match written.get("servers") {
+        Some(Value::Object(inner)) if place == "mcp" && !is_server(inner) => inner,
+        _ => written,
     }
-    Ok(written.iter().map(|(name, server)| (name.clone(), server.clone())).collect())
+}
+
+fn by_name<'a>(
+    servers: impl IntoIterator<Item = (&'a String, &'a Value)>,
+) -> BTreeMap<String, Value> {
+    servers.into_iter().map(|(name, server)| (name.clone(), server.clone())).collect()
 }
 
 fn is_server(members: &Map<String, Value>) -> bool {
@@ -194,7 +194,7 @@ fn without_comments(text: &str) -> String {
         let (piece, is_kept) = match next {
             '"' => (text_in_quotes(rest), true),
             '/' if rest.starts_with("//") => (up_to(rest, "\n"), false),
-            '/' if rest.starts_with("/*") => (up_to(&rest[2..], "*/"), false),
+            '/' if rest.starts_with("/*") => (2 + up_to(&rest[2..], "*/"), false),
             '}' | ']' => {
                 let before = kept.trim_end().trim_end_matches(',').len();
                 kept.truncate(before);
@@ -202,8 +202,6 @@ fn without_comments(text: &str) -> String {
             }
             other => (other.len_utf8(), true),
         };
-        let piece = if rest.starts_with("/*") { piece + 2 } else { piece };
-        let piece = piece.min(rest.len());
         if is_kept {
             kept.push_str(&rest[..piece]);
         }

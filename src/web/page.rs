@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::content::Kind;
 use super::fetch_error::FetchError;
 use super::fetcher::FetchedBody;
-use crate::documents::html::Markdown;
+use crate::documents::html::{LeftOut, Markdown, NamedAddresses};
 use crate::documents::{ConversionError, html, pdf};
 use crate::page_url::PageUrl;
 use crate::processes::worker::Workers;
@@ -24,24 +24,15 @@ pub(crate) struct Page {
     pub(crate) title: String,
     pub(crate) text: String,
     /// Other addresses that the page names.
-    pub(crate) addresses: PageAddresses,
+    pub(crate) addresses: NamedAddresses,
     /// What is not there of the page, each in a sentence.
     pub(crate) notes: Vec<String>,
-}
-
-/// Other addresses that a page names. They are the page's words.
-#[derive(Debug, Default)]
-pub(crate) struct PageAddresses {
-    /// Where it sends its readers.
-    pub(crate) leads_to: Option<String>,
-    /// Its own one, if it was read at another.
-    pub(crate) canonical: Option<String>,
 }
 
 impl Page {
     /// What the page takes in a cache.
     pub(super) fn size(&self) -> usize {
-        let PageAddresses { leads_to, canonical } = &self.addresses;
+        let NamedAddresses { leads_to, canonical } = &self.addresses;
         let addresses = [leads_to, canonical].into_iter().flatten().map(String::len).sum::<usize>();
         let url = self.url.url().as_str().len();
         size_of::<Self>() + self.text.len() + self.title.len() + url + addresses
@@ -53,7 +44,7 @@ impl Page {
 struct PageText {
     title: String,
     text: String,
-    addresses: PageAddresses,
+    addresses: NamedAddresses,
     notes: Vec<String>,
 }
 
@@ -99,20 +90,19 @@ async fn text_of(body: &FetchedBody, workers: &Workers) -> Result<PageText, Fetc
 
 impl PageText {
     fn of(markdown: Markdown) -> Self {
-        let Markdown { title, text, leads_to, canonical, .. } = markdown;
-        let (left_out, all) = (markdown.left_out_chars, markdown.page_chars);
+        let Markdown { title, text, is_cut, left_out, addresses } = markdown;
         let mut notes = Vec::new();
-        if markdown.is_cut {
+        if is_cut {
             let most = html::MAX_HTML_BYTES / 1_000_000;
             notes.push(format!("(of the page only the first {most} MB were read)"));
         }
-        if 0 < left_out {
+        if let Some(LeftOut { chars, of }) = left_out {
             notes.push(format!(
-                "(this is the article of the page; {left_out} of its {all} characters, around the \
+                "(this is the article of the page; {chars} of its {of} characters, around the \
                  article, are left out)"
             ));
         }
-        Self { title, text, addresses: PageAddresses { leads_to, canonical }, notes }
+        Self { title, text, addresses, notes }
     }
 }
 

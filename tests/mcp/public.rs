@@ -50,23 +50,24 @@ fn script(list: &Value) -> Value {
     json!({ "tools": tools, "on_call": [{ "echo": 1 }] })
 }
 
+/// The name by which the model is offered a tool.
+fn offered_name(server: &str, tool: &Value) -> String {
+    let own = tool["name"].as_str().expect("a name").chars();
+    let usable = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    format!("mcp__{server}__{}", own.map(usable).collect::<String>())
+}
+
 /// What the model is offered of a list, in order.
 fn advertised(server: &str, list: &Value) -> BTreeSet<String> {
     let tools = list["tools"].as_array().expect("tools").iter();
-    let own = tools.map(|tool| tool["name"].as_str().expect("a name"));
-    let usable = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    own.map(|own| format!("mcp__{server}__{}", own.chars().map(usable).collect::<String>()))
-        .collect()
+    tools.map(|tool| offered_name(server, tool)).collect()
 }
 
 /// The calls that the model makes of a list's tools, and how many tools have no example.
 fn example_calls(server: &str, list: &Value) -> (Vec<Call>, usize) {
     let (mut all, mut without) = (Vec::new(), 0);
-    let names = list["tools"].as_array().expect("tools").iter();
-    for tool in names {
-        let own = tool["name"].as_str().expect("a name");
-        let name = format!("mcp__{server}__{own}").replace(['.', '/', ' ', ':'], "_");
-        let name: &'static str = Box::leak(name.into_boxed_str());
+    for tool in list["tools"].as_array().expect("tools") {
+        let name: &'static str = Box::leak(offered_name(server, tool).into_boxed_str());
         let examples = Examples::of(&tool["inputSchema"]);
         let made: Vec<Value> = [Extent::Required, Extent::All]
             .into_iter()

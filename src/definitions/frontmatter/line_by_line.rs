@@ -5,31 +5,8 @@ use std::collections::HashMap;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{NameList, parsed, split_at_commas, takes};
-
-/// What the value of a key is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ValueKind {
-    Text,
-    Names,
-    Number,
-    Flag,
-}
-
-/// The keys whose values are read.
-const KNOWN: [(&str, ValueKind); 11] = [
-    ("name", ValueKind::Text),
-    ("description", ValueKind::Text),
-    ("argument-hint", ValueKind::Text),
-    ("model", ValueKind::Text),
-    ("permissionMode", ValueKind::Text),
-    ("tools", ValueKind::Names),
-    ("disallowedTools", ValueKind::Names),
-    ("allowed-tools", ValueKind::Names),
-    ("maxTurns", ValueKind::Number),
-    ("disable-model-invocation", ValueKind::Flag),
-    ("user-invocable", ValueKind::Flag),
-];
+use super::keys::{ValueKind, kind_of};
+use super::{NameList, parsed, split_at_commas};
 
 /// Keys of other programs. They end the value before them, and theirs is ignored. Any other word
 /// with a colon may begin a line of a description, such as `user:` in an example.
@@ -82,13 +59,13 @@ struct Entry<'a> {
 pub(super) fn read(frontmatter: &str) -> Result<Map<String, Value>, (usize, String)> {
     let mut values = Map::new();
     for entry in entries(frontmatter) {
-        let Some((key, kind)) = KNOWN.iter().find(|(key, _)| *key == entry.key) else { continue };
-        let value = entry.read(*kind);
+        let Some(kind) = kind_of(entry.key) else { continue };
+        let value = entry.read(kind);
         let value = value.ok_or_else(|| {
-            let reason = format!("`{key}` takes {}", takes(key));
+            let reason = format!("`{}` takes {}", entry.key, kind.expected());
             (entry.line + 1, reason)
         })?;
-        values.insert((*key).to_owned(), value);
+        values.insert(entry.key.to_owned(), value);
     }
     Ok(values)
 }
@@ -119,7 +96,7 @@ fn entries(frontmatter: &str) -> Vec<Entry<'_>> {
 fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
     let key = key.trim().trim_matches(['"', '\'']);
-    let is_key = KNOWN.iter().any(|(known, _)| *known == key) || OTHERS.contains(&key);
+    let is_key = kind_of(key).is_some() || OTHERS.contains(&key);
     is_key.then_some((key, value))
 }
 

@@ -1,17 +1,19 @@
 //! Reads which other addresses a page names for itself: where it leads on to, and its canonical one.
 
 use dom_query::Document;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 /// Longer ones are not told.
 const MAX_BYTES: usize = 2_000;
 
-/// The addresses, none of which is the page's own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct NamedAddresses {
+/// The addresses, none of which is the page's own. They are the page's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NamedAddresses {
     /// Where a `meta` element sends the reader.
-    pub(super) leads_to: Option<String>,
-    pub(super) canonical: Option<String>,
+    pub(crate) leads_to: Option<String>,
+    /// The page's own one, if it was read at another.
+    pub(crate) canonical: Option<String>,
 }
 
 impl NamedAddresses {

@@ -8,11 +8,12 @@ use std::collections::HashSet;
 
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use self::outline::{Outline, Row};
 pub(super) use self::surroundings::is_heading_of_accordion;
-use self::surroundings::{Surrounding, is_discussion, surrounding};
+use self::surroundings::{Surrounding, is_discussion};
 use super::parsing::{self, Syntax};
 
 mod outline;
@@ -28,10 +29,11 @@ const MAX_ELEMENTS: usize = 100_000;
 const NUMBER: &str = "data-toolhand-number";
 
 /// How much of a page is not there, in characters that are no blanks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeftOut {
-    pub(super) chars: usize,
-    pub(super) of: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    pub(crate) chars: usize,
+    /// The characters of the whole page.
+    pub(crate) of: usize,
 }
 
 /// Leaves of the page its article with what belongs to it. `None`: the whole page stays, because
@@ -154,7 +156,7 @@ fn discussions(outline: &Outline<'_>, root: usize) -> Vec<usize> {
 
 /// Whether it stands beside the contents, and not below them.
 fn is_beside(row: &Row<'_>) -> bool {
-    matches!(surrounding(&row.node), Surrounding::Navigation | Surrounding::Beside)
+    matches!(row.surrounding, Surrounding::Navigation | Surrounding::Beside)
 }
 
 /// The outermost elements below the row that no reader came for.
@@ -178,14 +180,14 @@ fn dropped(outline: &Outline<'_>, root: usize) -> Vec<usize> {
 fn holds_discussion(outline: &Outline<'_>, at: usize) -> bool {
     let row = &outline.rows[at];
     let mut inside = outline.rows[at..row.end].iter();
-    surrounding(&row.node) == Surrounding::Below
+    row.surrounding == Surrounding::Below
         && inside.any(|row| 0 < row.chars && is_discussion(&row.node))
 }
 
 /// Whether the element is left out of the one that has so many characters of the article. What the
 /// library has taken for the article stays, but for navigation.
 fn is_left_out(row: &Row<'_>, found: usize) -> bool {
-    match surrounding(&row.node) {
+    match row.surrounding {
         Surrounding::None => false,
         Surrounding::Navigation => 2 * row.found <= found,
         Surrounding::Beside | Surrounding::Below => row.found == 0,

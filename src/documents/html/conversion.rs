@@ -43,7 +43,7 @@ fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
     let document = parsing::parse(html, syntax);
     let title = text::shown_line(&document.select("head > title").text());
     let base = cleaning::base(&document, url);
-    let NamedAddresses { leads_to, canonical } = NamedAddresses::of(&document, base.as_ref(), url);
+    let addresses = NamedAddresses::of(&document, base.as_ref(), url);
     cleaning::remove_unseen(&document);
     cleaning::split_long_texts(&document);
     let left_out = keep_article(&document, base.as_ref());
@@ -52,10 +52,8 @@ fn markdown(html: &str, url: Option<&str>, syntax: Syntax) -> Markdown {
         title: text::first_chars(&title, MAX_TITLE_CHARS).to_owned(),
         text: text::without_hidden(&text).into_owned(),
         is_cut: false,
-        left_out_chars: left_out.map_or(0, |left_out| left_out.chars),
-        page_chars: left_out.map_or(0, |left_out| left_out.of),
-        leads_to,
-        canonical,
+        left_out,
+        addresses,
     }
 }
 

@@ -93,7 +93,12 @@ impl DetectedServer {
 
     /// Whether a file of this name is one of its languages, or of its projects.
     pub(super) fn is_for(&self, name: &Path) -> bool {
-        self.language_of(name).is_some() || self.roots.iter().any(|root| name == Path::new(root))
+        self.language_of(name).is_some() || self.is_project_file(name)
+    }
+
+    /// Whether a file of this name makes its directory one of its projects.
+    pub(super) fn is_project_file(&self, name: &Path) -> bool {
+        self.roots.iter().any(|root| name == Path::new(root))
     }
 
     /// The directory of the project: the nearest with a project file, inside the workspace's root

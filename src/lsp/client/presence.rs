@@ -1,24 +1,20 @@
 //! Looks whether a workspace may have files that a server is for, so that a server that has
 //! nothing to do there is not offered.
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::detection::DetectedServer;
+use super::workspace_files::{Seen, look_through};
 use crate::sync;
 
-/// Entries of directories that are looked at, the upper directories first. In a larger workspace
-/// there may be anything.
+/// Entries of directories that are looked at. In a larger workspace there may be anything.
 const MAX_ENTRIES: usize = 5_000;
-
-/// Directories with what others wrote, or programs made.
-const PASSED_OVER: [&str; 2] = ["node_modules", "target"];
 
 /// How long it counts that nothing is there. That something is there counts for ever: the tools
 /// of a session change as seldom as they can, since a change costs the cache of its prompt.
@@ -61,40 +57,23 @@ impl Presence {
 }
 
 fn may_have_files(roots: &[PathBuf], servers: &[DetectedServer]) -> bool {
-    let mut directories: VecDeque<PathBuf> = roots.iter().cloned().collect();
-    let (mut entries, mut has_files) = (0, false);
-    while let Some(directory) = directories.pop_front() {
-        // One that cannot be read may have anything.
-        let Ok(listed) = fs::read_dir(&directory) else { return true };
-        for entry in listed.flatten() {
-            entries += 1;
-            if MAX_ENTRIES < entries {
-                return true;
-            }
-            let name = entry.file_name();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_directory {
-                if !is_passed_over(&name) {
-                    directories.push_back(entry.path());
-                }
-            } else if servers.iter().any(|server| server.is_for(Path::new(&name))) {
-                return true;
-            } else {
-                has_files = true;
-            }
+    let mut has_files = false;
+    let looked = look_through(roots, MAX_ENTRIES, |found| match found {
+        Seen::File { name, .. } if !servers.iter().any(|server| server.is_for(name)) => {
+            has_files = true;
+            ControlFlow::Continue(())
         }
-    }
+        // Where it is not known, there may be anything.
+        Seen::File { .. } | Seen::Unknown => ControlFlow::Break(()),
+    });
     // What an empty workspace will have, nobody knows.
-    !has_files
-}
-
-/// Whether what is in the directory of this name is not looked at.
-pub(super) fn is_passed_over(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".") || PASSED_OVER.iter().any(|other| name == *other)
+    looked.is_break() || !has_files
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;

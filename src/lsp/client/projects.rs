@@ -1,13 +1,12 @@
 //! Finds the projects of a workspace, so that a question about all of it reaches every server.
 
-use std::collections::{HashSet, VecDeque};
-use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::detection::DetectedServer;
-use super::presence::is_passed_over;
+use super::workspace_files::{Seen, look_through};
 
-/// Entries of directories that are looked at, the upper directories first.
+/// Entries of directories that are looked at.
 const MAX_ENTRIES: usize = 20_000;
 
 /// Projects of one server that are asked about. A repository could hold thousands.
@@ -46,38 +45,21 @@ pub(super) fn projects(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Pro
 
 fn look(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Traces> {
     let mut seen: Vec<Traces> = servers.iter().map(|_| Traces::default()).collect();
-    let mut directories: VecDeque<PathBuf> = roots.iter().cloned().collect();
-    let mut looked_at: HashSet<PathBuf> = HashSet::new();
-    let mut entries = 0;
-    while let Some(directory) = directories.pop_front() {
-        if !looked_at.insert(directory.clone()) {
-            continue;
-        }
-        let Ok(listed) = fs::read_dir(&directory) else { continue };
-        for entry in listed.flatten() {
-            entries += 1;
-            if MAX_ENTRIES < entries {
-                return seen;
-            }
-            let name = entry.file_name();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                if !is_passed_over(&name) {
-                    directories.push_back(entry.path());
-                }
-                continue;
-            }
+    _ = look_through(roots, MAX_ENTRIES, |found| {
+        if let Seen::File { name, directory } = found {
             for (server, seen) in servers.iter().zip(&mut seen) {
-                seen.note(server, Path::new(&name), &directory);
+                seen.note(server, name, directory);
             }
         }
-    }
+        ControlFlow::<()>::Continue(())
+    });
     seen
 }
 
 impl Traces {
     fn note(&mut self, server: &DetectedServer, name: &Path, directory: &Path) {
         self.has_files |= server.language_of(name).is_some();
-        let is_project = server.roots.iter().any(|root| name == Path::new(root));
+        let is_project = server.is_project_file(name);
         let is_inside = self.projects.iter().any(|project| directory.starts_with(project));
         if is_project && !is_inside && self.projects.len() < MAX_PROJECTS {
             self.projects.push(directory.to_owned());
@@ -87,6 +69,8 @@ impl Traces {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::*;

@@ -19,6 +19,7 @@ pub(super) struct Outline<'a> {
 /// An element, with the characters in it that are no blanks.
 pub(super) struct Row<'a> {
     pub(super) node: NodeRef<'a>,
+    pub(super) surrounding: Surrounding,
     /// The row behind all that are in it.
     pub(super) end: usize,
     pub(super) chars: usize,
@@ -48,6 +49,7 @@ impl<'a> Outline<'a> {
             places.insert(node.id, rows.len());
             rows.push(Row {
                 node,
+                surrounding: surrounding(&node),
                 end: 0,
                 chars: own,
                 is_in_link,
@@ -86,8 +88,7 @@ impl<'a> Outline<'a> {
         let mut chars = self.rows.first().map_or(0, |body| body.chars);
         let mut at = 1;
         while let Some(row) = self.rows.get(at) {
-            let is_around =
-                !matches!(surrounding(&row.node), Surrounding::None | Surrounding::List);
+            let is_around = !matches!(row.surrounding, Surrounding::None | Surrounding::List);
             if row.found == 0 && is_around {
                 chars -= row.chars;
                 at = row.end;

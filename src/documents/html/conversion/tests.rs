@@ -1,5 +1,6 @@
 use insta::assert_snapshot;
 
+use super::super::article::LeftOut;
 use super::*;
 
 fn text(html: &str) -> String {
@@ -227,7 +228,7 @@ fn outside_25_a_page_says_how_much_of_it_is_left_out() {
         "<p>A sentence of the article, with some commas, and more of them.</p>".repeat(20);
     let html = format!("<nav>Home</nav><article>{article}</article><footer>Imprint</footer>");
     let page = markdown(&html, None, Syntax::Html);
-    assert_eq!((page.left_out_chars, page.page_chars), (11, 11 + 20 * 51));
+    assert_eq!(page.left_out, Some(LeftOut { chars: 11, of: 11 + 20 * 51 }));
     let page = markdown(&article, None, Syntax::Html);
-    assert_eq!((page.left_out_chars, page.page_chars), (0, 0));
+    assert_eq!(page.left_out, None);
 }
