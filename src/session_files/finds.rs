@@ -129,8 +129,17 @@ impl SessionFiles {
     /// Whatever changes is not written.
     pub(super) fn with_finds<T>(&self, with: impl FnOnce(&mut SessionFinds) -> T) -> T {
         let mut finds = sync::lock(&self.finds);
-        let read = || SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() };
-        with(finds.get_or_insert_with(read))
+        with(finds.get_or_insert_with(|| self.read_finds()))
+    }
+
+    fn read_finds(&self) -> SessionFinds {
+        let mut kept = self.read_kept();
+        let interrupted = self.read_marks();
+        if !interrupted.is_empty() {
+            // A question from before the server ended may not show what its end has interrupted.
+            kept.shown_by.clear();
+        }
+        SessionFinds { kept, interrupted }
     }
 
     /// What cannot be read may have been anything, so a person is asked.

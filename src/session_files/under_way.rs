@@ -178,6 +178,22 @@ mod tests {
     }
 
     #[test]
+    fn g9_a_question_from_before_a_kill_does_not_answer_what_the_kill_has_interrupted() {
+        let state_dir = tempfile::tempdir().unwrap();
+        let session = SessionId::random();
+        let restarted = || SessionDirectories::new(state_dir.path(), 1 << 20).files_of(&session);
+        let first = restarted();
+        first.add_finds(&["a hook".to_owned()], true);
+        first.show_finds("call");
+        first.begin_command("make");
+
+        let second = restarted();
+        second.answer_finds("call");
+        assert!(second.interrupted_commands().is_some(), "nobody was shown it");
+        assert!(restarted().interrupted_commands().is_some());
+    }
+
+    #[test]
     fn g9_a_look_that_comes_late_ends_the_pause() {
         let state_dir = tempfile::tempdir().unwrap();
         let files =
