@@ -68,9 +68,12 @@ fn by_name<'a>(
     servers.into_iter().map(|(name, server)| (name.clone(), server.clone())).collect()
 }
 
+/// The members that programs write the address of a server in.
+const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "server_url"];
+
 fn is_server(members: &Map<String, Value>) -> bool {
     let has = |name: &&str| members.get(*name).is_some_and(|it| it.is_string() || it.is_array());
-    ["command", "url", "serverUrl", "httpUrl"].iter().any(has)
+    has(&"command") || ADDRESSES.iter().any(has)
 }
 
 impl WrittenServer {
@@ -96,7 +99,7 @@ impl WrittenServer {
             "args" | "arguments" => self.args.extend(words(member, value)?),
             "env" | "environment" => self.env.extend(pairs(member, value)?),
             "cwd" | "workingDirectory" => self.cwd = Some(word(member, value)?),
-            "url" | "serverUrl" | "httpUrl" | "server_url" => self.url = Some(word(member, value)?),
+            address if ADDRESSES.contains(&address) => self.url = Some(word(member, value)?),
             "headers" | "http_headers" => self.headers.extend(pairs(member, value)?),
             "disabled" => self.is_disabled |= flag(value) == Some(true),
             "enabled" | "isActive" | "active" => self.is_disabled |= flag(value) == Some(false),
@@ -246,6 +249,7 @@ mod tests {
             r#"{"mcp": {"a": {"type": "local", "command": ["x"]}}}"#,
             r#"{"mcp": {"servers": {"a": {"command": "x"}}}}"#,
             r#"{"a": {"command": "x"}, "$schema": "y"}"#,
+            r#"{"a": {"server_url": "x"}}"#,
             "{ // mine\n\"servers\": {/* one */ \"a\": {\"command\": \"//x\", \"args\": [1,],},},\n}",
         ] {
             assert_eq!(names(text), ["a"], "{text}");
