@@ -30,12 +30,20 @@ const MORE: &str = "and more than can be listed";
 pub(super) struct KeptFinds {
     /// What nobody has answered yet, a line for each kind.
     unanswered: Vec<String>,
-    /// The calls whose approval shows all of these lines, and the interrupted commands.
-    pub(super) shown_by: Vec<String>,
+    /// The calls whose approval shows all of these lines.
+    shown: Vec<ShownFinds>,
     /// What no event has told the person: it was found when no turn ran.
     untold: Vec<String>,
     /// The model was told that not all of the workspace is looked at.
     has_said_cut: bool,
+}
+
+/// What a person who is asked about one call is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ShownFinds {
+    call: String,
+    /// The marks of the interrupted commands among them.
+    interrupted: Vec<String>,
 }
 
 /// All that is known of one session.
@@ -52,7 +60,7 @@ impl SessionFiles {
         self.change_finds(|SessionFinds { kept, .. }| {
             add_lines(&mut kept.unanswered, lines);
             // Who was asked before has not seen them.
-            kept.shown_by.clear();
+            kept.shown.clear();
             if !is_told {
                 add_lines(&mut kept.untold, lines);
             }
@@ -67,23 +75,28 @@ impl SessionFiles {
     /// Notes that a person is shown the finds when asked about this call. Writes the disk.
     pub(crate) fn show_finds(&self, call: &str) {
         self.change_finds(|SessionFinds { kept, interrupted }| {
-            let is_new = !kept.shown_by.iter().any(|shown| shown == call);
+            let is_new = !kept.shown.iter().any(|shown| shown.call == call);
             if is_new && !(kept.unanswered.is_empty() && interrupted.is_empty()) {
-                kept.shown_by.push(call.to_owned());
+                let marks = interrupted.iter().map(|command| command.mark().to_owned());
+                let interrupted = marks.collect();
+                kept.shown.push(ShownFinds { call: call.to_owned(), interrupted });
             }
         });
     }
 
-    /// A person has answered about this call. The finds are answered if they were shown with it.
-    /// Writes the disk.
+    /// A person has answered about this call. What was shown with it is answered, and nothing that
+    /// was found or interrupted since. Writes the disk.
     pub(crate) fn answer_finds(&self, call: &str) {
         let answered = self.change_finds(|SessionFinds { kept, interrupted }| {
-            if !kept.shown_by.iter().any(|shown| shown == call) {
+            let Some(shown) = kept.shown.iter().find(|shown| shown.call == call).cloned() else {
                 return Vec::new();
-            }
+            };
             kept.unanswered.clear();
-            kept.shown_by.clear();
-            std::mem::take(interrupted)
+            kept.shown.clear();
+            let is_shown = |command: &mut UnlookedCommand| {
+                shown.interrupted.iter().any(|mark| mark == command.mark())
+            };
+            interrupted.extract_if(.., is_shown).collect()
         });
         for command in &answered {
             self.remove_mark(command);
@@ -129,17 +142,8 @@ impl SessionFiles {
     /// Whatever changes is not written.
     pub(super) fn with_finds<T>(&self, with: impl FnOnce(&mut SessionFinds) -> T) -> T {
         let mut finds = sync::lock(&self.finds);
-        with(finds.get_or_insert_with(|| self.read_finds()))
-    }
-
-    fn read_finds(&self) -> SessionFinds {
-        let mut kept = self.read_kept();
-        let interrupted = self.read_marks();
-        if !interrupted.is_empty() {
-            // A question from before the server ended may not show what its end has interrupted.
-            kept.shown_by.clear();
-        }
-        SessionFinds { kept, interrupted }
+        let read = || SessionFinds { kept: self.read_kept(), interrupted: self.read_marks() };
+        with(finds.get_or_insert_with(read))
     }
 
     /// What cannot be read may have been anything, so a person is asked.

@@ -36,6 +36,10 @@ impl UnlookedCommand {
         let line = text::printable(text::one_line(line).as_bytes());
         Self { mark: unique_stem("command"), line: text::shortened(&line, MAX_LINE).into_owned() }
     }
+
+    pub(super) fn mark(&self) -> &str {
+        &self.mark
+    }
 }
 
 impl SessionFiles {
@@ -62,8 +66,6 @@ impl SessionFiles {
         self.with_finds(|finds| {
             if !finds.interrupted.contains(command) {
                 finds.interrupted.push(command.clone());
-                // Who was asked before has not seen it.
-                finds.kept.shown_by.clear();
             }
         });
     }
@@ -191,6 +193,11 @@ mod tests {
         second.answer_finds("call");
         assert!(second.interrupted_commands().is_some(), "nobody was shown it");
         assert!(restarted().interrupted_commands().is_some());
+
+        // A question since then shows it, whichever use of the session takes the answer.
+        restarted().show_finds("next");
+        restarted().answer_finds("next");
+        assert_eq!(restarted().interrupted_commands(), None);
     }
 
     #[test]
