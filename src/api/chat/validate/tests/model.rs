@@ -195,11 +195,20 @@ fn ids(message: &Value) -> Vec<&str> {
     calls.into_iter().flatten().map(|call| call["id"].as_str().unwrap_or_default()).collect()
 }
 
+/// Whether a content has no word.
+fn is_blank(content: &Value) -> bool {
+    let is_blank_text = |text: &Value| text.as_str().is_some_and(|text| text.trim().is_empty());
+    let is_blank_part = |part: &Value| part["type"] == "text" && is_blank_text(&part["text"]);
+    let parts = content.as_array();
+    is_blank_text(content) || parts.is_some_and(|parts| parts.iter().all(is_blank_part))
+}
+
 /// Whether an assistant message is left out because it says nothing.
 fn is_empty(message: &Value) -> bool {
     let is_nothing = |(name, value): (&String, &Value)| {
         let is_known = matches!(name.as_str(), "role" | "name");
-        is_known || value.is_null() || (name == "tool_calls" && *value == json!([]))
+        let is_absent = value.is_null() || (name == "tool_calls" && *value == json!([]));
+        is_known || is_absent || (name == "content" && is_blank(value))
     };
     let is_silent = message.as_object().is_some_and(|members| members.iter().all(is_nothing));
     message["role"] == "assistant" && is_silent
@@ -307,6 +316,7 @@ fn content() -> impl Strategy<Value = Value> {
     let part = select(vec![
         json!({ "type": "text", "text": "t" }),
         json!({ "type": "text", "text": "t" }),
+        json!({ "type": "text", "text": " \n" }),
         json!({ "type": "video" }),
         json!({ "type": "image_url", "image_url": "data:image/png;base64,AA" }),
         json!({ "type": "image_url", "image_url": { "url": "data:x" } }),
@@ -318,6 +328,7 @@ fn content() -> impl Strategy<Value = Value> {
     ]);
     prop_oneof![
         8 => Just(json!("hi")),
+        1 => select(vec![json!(""), json!("\n \u{a0}")]),
         3 => vec(part, 0..3).prop_map(Value::from),
         1 => any_value().prop_filter("no object list", |value| !value.is_array()),
     ]
