@@ -47,7 +47,8 @@ async fn killed_after_approval(command: &str, is_over: bool) -> (Server, Server,
     if is_over {
         upstream.reached("never").await;
     }
-    while !killed.workspace().join("counter").exists() {
+    // The shell makes the file before it writes it.
+    while std::fs::read(killed.workspace().join("counter")).unwrap_or_default().is_empty() {
         tokio::task::yield_now().await;
     }
     kill(&mut killed);
@@ -101,7 +102,8 @@ async fn d10_the_export_has_a_command_that_needed_no_approval_and_was_killed() {
     upstream.round(calls(&[("c1", "Bash", json!({ "command": run }))]));
     let client = killed.client().header("x-toolhand-session", "mine");
     let stream = client.stream(&ask_streamed("Count.")).await;
-    while !killed.workspace().join("counter").exists() {
+    // The shell makes the file before it writes it.
+    while std::fs::read(killed.workspace().join("counter")).unwrap_or_default().is_empty() {
         tokio::task::yield_now().await;
     }
     assert!(!exported(&client, "mine").await.iter().any(|it| it["tool_call_id"] == "c1"));
