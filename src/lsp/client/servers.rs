@@ -73,11 +73,11 @@ pub(crate) struct Ask {
     pub(crate) rules: Arc<dyn ReadRules>,
 }
 
-/// What the servers have answered that were asked.
+/// The answers of the servers that were asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answers {
     pub(crate) answers: Vec<Answer>,
-    /// Why others have not, each in a sentence.
+    /// Why other servers have not answered, each in a sentence.
     pub(crate) faults: Vec<String>,
 }
 
