@@ -50,11 +50,11 @@ enum Command {
     Check(CheckFlags),
     /// Make, list and revoke client keys
     Key(key::Flags),
-    /// Let a workspace's settings files, agents, skills, commands and outside imports count
+    /// Let a workspace's settings files, agents, skills, commands, MCP servers and outside imports count
     Trust(trust::Flags),
     /// Let only the deny and ask rules of a workspace count
     Untrust(trust::UntrustFlags),
-    /// Accept what the tools of an MCP server are now, and list the servers
+    /// List the MCP servers with their tools, and accept the tools of one as they are now
     #[command(subcommand)]
     Mcp(mcp::Command),
     /// Show the tools: names and descriptions, or the definitions as they go upstream

@@ -1,5 +1,5 @@
-//! Recognises the encoding of a file by its contents, and converts text from and to it. The one
-//! decoder of files, for the tools as for definitions and instructions.
+//! Recognises the encoding of a file by its contents, and converts text from and to it. All files
+//! are decoded here, those of the tools as well as definitions and instructions.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,8 @@ pub(crate) struct DecodedText {
     pub(crate) doubt: Option<String>,
 }
 
-/// The text of a file. Of one that is not whole, the last character may be cut.
+/// Decodes a file for a model. Where the bytes are only its beginning, half a character at their end
+/// is left out.
 pub(crate) fn text_of(bytes: &[u8], is_whole: bool) -> Result<DecodedText, Binary> {
     let encoding = Encoding::recognise(bytes, is_whole)?;
     let (text, is_damaged) = encoding.decode(bytes);

@@ -66,10 +66,10 @@ impl TurnId {
 }
 
 impl CardId {
-    /// What cards have in the place of a UUID's version, four cards each. Random ids, of version 4,
-    /// name no turn.
+    /// The digits that cards have in the place of a UUID's version, four cards each. Random ids, of
+    /// version 4, name no turn.
     const VERSIONS: [u128; 15] = [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-    /// Where the four bits of the version begin, and the two of the variant.
+    /// The lowest of the four bits of the version, and of the two of the variant.
     const VERSION_AT: u32 = 76;
     const VARIANT_AT: u32 = 62;
 

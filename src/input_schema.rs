@@ -44,14 +44,15 @@ pub(crate) struct InputSchema {
 struct ForeignSchema {
     /// Its references lead only to what refers to itself.
     whole: Value,
-    /// How many schemas may look at the same value again, for each level of nested arguments.
+    /// The number of schemas that may look at the same value again, for each level of nested
+    /// arguments.
     branches: usize,
-    /// What of it is not used, in words.
+    /// The parts of it that are not used, each in words.
     left_out: Vec<String>,
 }
 
-/// How many schemas may look at the values of one call. There are more only where a schema refers
-/// to itself in several ways at once: the server then judges alone.
+/// The most schemas that may look at the values of one call. There are more only where a schema
+/// refers to itself in several ways at once: the server then judges alone.
 const MAX_LOOKS: usize = 1 << 20;
 
 /// Why arguments were refused. The text is for the model.
@@ -104,7 +105,7 @@ impl InputSchema {
         Ok(Self { advertised, validator, aliases: &[], foreign: Some(foreign) })
     }
 
-    /// What of somebody else's schema is not used, in words.
+    /// The parts of somebody else's schema that are not used, each in words.
     pub(crate) fn left_out(&self) -> &[String] {
         self.foreign.as_ref().map_or(&[], |foreign| &foreign.left_out)
     }
@@ -145,6 +146,7 @@ impl ForeignSchema {
     }
 }
 
+/// The levels of lists and objects in a value.
 fn depth_of(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or_default(),
@@ -153,7 +155,7 @@ fn depth_of(value: &Value) -> usize {
     }
 }
 
-/// The error says what does not compile.
+/// Compiles somebody else's schema. The error says what does not compile.
 fn foreign_validator(schema: &Value) -> Result<Validator, String> {
     let patterns =
         PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);

@@ -137,9 +137,9 @@ fn is_unseen_alone(c: char) -> bool {
     is_hidden(c) || is_emoji_selector(c)
 }
 
-/// What is needed of a run of unseen characters between these two: the tags of a flag; else the
-/// choice between emoji and sign, and one character that joins, parts or varies its neighbours.
-/// The rest of the run could only be a message to a model.
+/// Selects from a run of unseen characters those that writing needs between these two: the tags of
+/// a flag; else the choice between emoji and sign, and one character that joins, parts or varies its
+/// neighbours. The rest of the run could only be a message to a model.
 fn needed_of(run: &str, before: Option<char>, after: Option<char>) -> impl Iterator<Item = char> {
     let flag = if before == Some(BLACK_FLAG) { flag_tags(run) } else { "" };
     let has_forms = before.is_some_and(has_two_forms);

@@ -422,7 +422,7 @@ fn check_tells_what_was_set_and_whether_upstream_answers() {
         "permission mode: default: tools may read; writes and commands ask a person",
         "sandbox: off: a command can do all that this user can",
         "passed on to upstream: completions, embeddings, moderations, rerank, audio, images",
-        "web pages that may call this server: none: cors.allow_origins names none",
+        "pages that may call this server: none: cors.allow_origins names none",
         "server: none runs on this state directory",
         &format!("upstream: {url} answers"),
         "models: scripted, other",

@@ -530,6 +530,34 @@ async fn each_project_of_a_server_is_reported() {
 }
 
 #[tokio::test]
+async fn outside_lsp_more_projects_than_servers_may_run_are_asked_one_after_the_other() {
+    let upstream = Upstream::start();
+    let mut builder = builder(&upstream).file("server.py", SCRIPT);
+    let (script, log) = (builder.workspace().join("server.py"), builder.workspace().join(LOG));
+    for language in ["one", "two"] {
+        let arguments = json!([script, "symbols", log]);
+        builder = builder.tables(&format!(
+            "[lsp.servers.{language}]\ncommand = \"/usr/bin/python3\"\nargs = {arguments}\n\
+             extensions = {{ \".{language}\" = \"{language}\" }}\nroots = [\"{language}.toml\"]\n"
+        ));
+        for number in 1..=3 {
+            let project = format!("{language}-{number}");
+            builder = builder.file(&format!("{project}/{language}.toml"), "");
+            builder = builder.file(&format!("{project}/main.x"), "fn wanted() {}\n");
+        }
+    }
+    let server = builder.start().await;
+    let input = json!({ "operation": "workspaceSymbol", "query": "wanted" });
+    let answer = one(&server, &upstream, ("c", "LSP", input)).await;
+    for language in ["one", "two"] {
+        for number in 1..=3 {
+            has(&answer, &[&format!("{language}-{number}/main.x:1:1 function wanted")]);
+        }
+    }
+    assert!(!answer.contains("not answered"), "{answer}");
+}
+
+#[tokio::test]
 async fn outside_lsp_a_symbol_without_a_file_asks_every_server_of_the_workspace() {
     let upstream = Upstream::start();
     let builder = builder(&upstream).file("server.py", SCRIPT);

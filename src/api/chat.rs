@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use self::collect::Collected;
 use self::completion::Completion;
 pub(crate) use self::delivered_failures::DeliveredFailures;
-use self::delivered_failures::ToldFailure;
+use self::delivered_failures::FailureAnswer;
 use self::encode::Encoder;
 use self::stream::EventStream;
 use super::request_context::RequestContext;
@@ -123,7 +123,7 @@ pub(crate) async fn create(
         Err(Failure { error, tools_ran: true }) => {
             // Whoever stops a turn may ask for it anew at once.
             let is_stop = error.code == ErrorCode::Cancelled;
-            let failure = ToldFailure { error, session, turn };
+            let failure = FailureAnswer { error, session, turn };
             if !shape.form.stream && !is_stop {
                 chat.failures.note(scope, fingerprint, failure.clone());
             }

@@ -102,7 +102,7 @@ struct Upstream {
     reachable: bool,
     /// The models that are left out, each with what would bring it.
     left_out: BTreeMap<String, String>,
-    /// What the errors of models have told.
+    /// The lessons from models' errors that hold now.
     traits: Vec<LearntTrait>,
 }
 
@@ -112,11 +112,11 @@ struct LearntTrait {
     /// The part of a request that it is about.
     member: &'static str,
     sense: &'static str,
-    /// How many turns have met the error.
+    /// The number of turns that have met the error.
     proofs: u32,
     /// Whether the requests of other turns are changed.
     applied: bool,
-    /// What the provider said.
+    /// The provider's sentence, redacted.
     evidence: String,
     expires_in_seconds: u64,
 }

@@ -168,7 +168,7 @@ fn parts(loaded: &Loaded, services: &Services, state: &str, sandbox: &str) -> St
 fn sentence(feature: &Feature) -> String {
     let subject = match feature.name.as_str() {
         "forwarded_routes" => "passed on to upstream",
-        "cors" => "web pages that may call this server",
+        "cors" => "pages that may call this server",
         name => name,
     };
     let none = if feature.on { "" } else { "none: " };

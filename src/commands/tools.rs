@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Fail
     })
 }
 
-/// Those of a request that chooses no workspace.
+/// The definitions of a request that chooses no workspace.
 async fn definitions(services: &Services) -> String {
     if let Some(servers) = &services.mcp {
         servers.start_and_wait().await;

@@ -33,7 +33,7 @@ pub(crate) struct Markdown {
     pub(crate) text: String,
     /// Whether the page was too long to be parsed whole.
     pub(crate) is_cut: bool,
-    /// Of a page that is shown as its article: what is not shown.
+    /// The part that is not shown, of a page that is shown as its article.
     pub(crate) left_out: Option<LeftOut>,
     pub(crate) addresses: NamedAddresses,
 }

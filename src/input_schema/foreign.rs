@@ -15,19 +15,19 @@ use super::references::{References, pointer_of};
 /// The most bytes of such a schema.
 const MAX_BYTES: usize = 64 << 10;
 
-/// How deep it may nest. Deeper ones are no forms that a model could fill in.
+/// The most levels of such a schema. Deeper ones are no forms that a model could fill in.
 const MAX_DEPTH: usize = 32;
 
-/// What a schema may take after references were replaced: references to references multiply what
-/// they lead to. Compiled, it takes some ten times as much.
+/// The most bytes of a schema after references were replaced: references to references multiply
+/// what they lead to. Compiled, it takes some ten times as much.
 const MAX_SIZE: usize = 1 << 20;
 
-/// What each schema, list and value counts for, beside its text and its path. A compiled keyword
-/// holds its path.
+/// The bytes that each schema, list and value counts for, beside its text and its path. A compiled
+/// keyword holds its path.
 const NODE_SIZE: usize = 32;
 
-/// How many schemas with `unevaluatedProperties` or `unevaluatedItems` may lie within each other:
-/// each looks at what is within it again, so the time of a validation doubles.
+/// The most schemas with `unevaluatedProperties` or `unevaluatedItems` that may lie within each
+/// other: each looks at what is within it again, so the time of a validation doubles.
 const MAX_UNEVALUATED: usize = 8;
 
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
@@ -54,11 +54,12 @@ pub(crate) enum SchemaFault {
 #[derive(Debug)]
 pub(super) struct ExpandedSchema {
     pub(super) schema: Value,
-    /// What it counts for.
+    /// The bytes that it counts for.
     pub(super) size: usize,
-    /// What cannot be used, in words.
+    /// The parts that cannot be used, each in words.
     pub(super) left_out: Vec<String>,
-    /// How many schemas may look at the same value again, where the schema refers to itself.
+    /// The number of schemas that may look at the same value again, where the schema refers to
+    /// itself.
     pub(super) branches: usize,
 }
 
@@ -94,9 +95,9 @@ struct Expansion<'a> {
     references: References,
     /// The parts that refer to themselves, by their pointers: under which number each is defined.
     circles: HashMap<String, usize>,
-    /// Those that are not yet expanded.
+    /// The pointers of those that are not yet expanded.
     open: Vec<String>,
-    /// What was taken so far.
+    /// The bytes that are counted so far.
     size: usize,
     left_out: Vec<String>,
     branches: usize,
@@ -110,7 +111,7 @@ struct SchemaPlace<'p> {
     path: usize,
     /// The schemas around it that have an `unevaluated…` keyword.
     unevaluated: usize,
-    /// What the members of the value are.
+    /// The kind of the value's members.
     members: Members,
     /// The part that refers to itself, in which it stands.
     circle: Option<&'p str>,
@@ -240,7 +241,7 @@ impl<'a> Expansion<'a> {
         Ok(Value::Object(expanded))
     }
 
-    /// What stands in the place of a reference: nothing where there is nothing to refer to.
+    /// Finds what stands in the place of a reference: nothing where there is nothing to refer to.
     fn follow(&mut self, reference: &'a str, place: SchemaPlace<'_>) -> Result<Value, SchemaFault> {
         let pointer = pointer_of(reference);
         let target = pointer.as_ref().and_then(|pointer| self.root.pointer(pointer));
@@ -276,8 +277,8 @@ impl<'a> Expansion<'a> {
     }
 }
 
-/// How many schemas may look at the same value again: the references in a part, where some of them
-/// may stand beside each other.
+/// Counts the schemas that may look at the same value again: the references in a part, where some
+/// of them may stand beside each other.
 fn branches_of(definition: &Value) -> usize {
     let (mut references, mut is_branched) = (0, false);
     keywords::for_each(definition, &mut |schema| {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 const IN_PLACE: [&str; 9] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
 
-/// What the members of an object are.
+/// The kind of an object's members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Members {
     /// Keywords of a schema.
@@ -18,7 +18,7 @@ pub(super) enum Members {
 }
 
 impl Members {
-    /// What is in the value of a member.
+    /// The kind of what is in the value of a member.
     pub(super) fn below(self, name: &str) -> Self {
         match (self, name) {
             (Self::Data, _)

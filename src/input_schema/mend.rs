@@ -49,7 +49,7 @@ const ANCHORS: [&str; 4] = ["$anchor", "$dynamicAnchor", "$recursiveAnchor", "$v
 /// `$schema` could name a dialect that is not known: what is mended is of the latest.
 const IGNORED: [&str; 6] = ["$id", "id", "$schema", "$comment", "title", "examples"];
 
-/// What other languages call a type.
+/// The types of schemas, each with the names that other languages give it.
 const TYPES: [(&str, &[&str]); 7] = [
     ("string", &["str", "text", "char", "date", "datetime", "date-time", "uuid", "uri", "url"]),
     ("integer", &["int", "int32", "int64", "long", "uint"]),
@@ -60,7 +60,7 @@ const TYPES: [(&str, &[&str]); 7] = [
     ("null", &["none", "nil"]),
 ];
 
-/// The schema in a form that a validator takes.
+/// Brings the schema into a form that a validator takes.
 pub(super) fn mended(schema: &Value) -> Value {
     let mut anchors = HashMap::new();
     note_anchors(schema, &mut String::new(), &mut anchors);
@@ -68,6 +68,7 @@ pub(super) fn mended(schema: &Value) -> Value {
     Mending { anchors, own_address }.schema(schema)
 }
 
+/// What is known of the whole schema while its parts are mended.
 struct Mending {
     /// Pointers by the names of anchors.
     anchors: HashMap<String, String>,
@@ -75,7 +76,8 @@ struct Mending {
     own_address: Option<String>,
 }
 
-/// Whatever the members are: an anchor that no reference names does no harm.
+/// Collects the pointers of all anchors, whatever kind of members they stand among: an anchor that
+/// no reference names does no harm.
 fn note_anchors(value: &Value, pointer: &mut String, anchors: &mut HashMap<String, String>) {
     let length = pointer.len();
     match value {
@@ -173,7 +175,7 @@ impl Mending {
         }
     }
 
-    /// What is no schema at all forbids nothing.
+    /// The value as a schema. `None`: it is none at all, and so forbids nothing.
     fn one_schema(&self, value: &Value) -> Option<Value> {
         let is_schema = value.is_object()
             || value.is_boolean()
@@ -340,7 +342,8 @@ fn put_required_of_properties(written: &Map<String, Value>, members: &mut Map<St
     }
 }
 
-/// In the fourth draft they say whether the limit itself is excluded.
+/// Takes `exclusiveMinimum: true` for what it means in the fourth draft: that the limit itself is
+/// excluded.
 fn put_exclusive_limits(written: &Map<String, Value>, members: &mut Map<String, Value>) {
     for (exclusive, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         if written.get(exclusive).and_then(flag) == Some(Value::Bool(true))
@@ -351,7 +354,7 @@ fn put_exclusive_limits(written: &Map<String, Value>, members: &mut Map<String, 
     }
 }
 
-/// Until 2019 a list of schemas for the first items stood under `items`.
+/// Moves a list of schemas for the first items, which stood under `items` until 2019.
 fn put_tuple(members: &mut Map<String, Value>) {
     if !members.get("items").is_some_and(Value::is_array) {
         return;
@@ -364,7 +367,7 @@ fn put_tuple(members: &mut Map<String, Value>) {
     }
 }
 
-/// Until 2019 one keyword held what are two now.
+/// Splits `dependencies`, which until 2019 held what are two keywords now.
 fn put_dependencies(members: &mut Map<String, Value>) {
     let Some(Value::Object(written)) = members.shift_remove("dependencies") else { return };
     let (names, schemas): (Map<_, _>, Map<_, _>) =
@@ -376,7 +379,7 @@ fn put_dependencies(members: &mut Map<String, Value>) {
     }
 }
 
-/// `OpenAPI` says beside the type that null is one of the values.
+/// Adds null to the values where `nullable` says so, as `OpenAPI` does beside the type.
 fn put_null(written: &Map<String, Value>, members: &mut Map<String, Value>) {
     if written.get("nullable").and_then(flag) != Some(Value::Bool(true)) {
         return;

@@ -12,7 +12,8 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 pub(super) enum Conventions {
     /// One of ours: its schema is flat, and some names always mean the same.
     Ours,
-    /// Somebody else's: nothing is known but its schema, which has no references.
+    /// Somebody else's: nothing is known but its schema, whose only references are those of parts
+    /// that refer to themselves.
     Foreign,
 }
 
@@ -23,9 +24,8 @@ const EMPTY_IS_NONE: [&str; 3] = ["path", "glob", "type"];
 const NUMBERED: [&str; 3] = ["taskId", "addBlocks", "addBlockedBy"];
 
 /// Converts integers written as whole floats or as digits, ids written as integers, and booleans,
-/// lists and objects written as text. Drops
-/// `null` and empty paths of optional properties. Removes unknown keys and returns their
-/// names.
+/// lists and objects written as text. Drops `null` and empty paths of optional properties. Removes
+/// unknown keys and returns their names.
 pub(super) fn normalise(
     schema: &Value,
     arguments: &mut Value,

@@ -25,8 +25,8 @@ const MAX_LENGTH: usize = 2 << 10;
 /// its own over the whole pattern: 1,000 times `\S` took two seconds.
 const MAX_REWRITTEN: usize = 64;
 
-/// What a pattern counts for, and each of its bytes, whatever it is compiled to: the time that it
-/// takes is bounded with the memory.
+/// The bytes that a pattern counts for, and each of its bytes, whatever it is compiled to: the time
+/// that it takes is bounded with the memory.
 const PATTERN_SIZE: usize = 4 << 10;
 const SIZE_PER_BYTE: usize = 64;
 

@@ -9,19 +9,21 @@ use serde_json::Value;
 
 use super::keywords::{Members, is_in_place};
 
-/// Where the references of a schema lead.
+/// The parts that the references of a schema lead to.
 #[derive(Debug)]
 pub(super) struct References {
-    /// By the pointer of a part that is referred to: its number. A part may have several pointers.
+    /// The number of each part that is referred to, by its pointers: a part may have several.
     parts: HashMap<String, usize>,
-    /// By the number of a part: whether it contains a way back to itself.
+    /// Whether a part contains a way back to itself, by its number.
     are_circular: Vec<bool>,
-    /// By the number of a part: the group of those that lead to each other, about the same value.
+    /// The group of a part, by its number: those that lead to each other, about the same value.
     groups_in_place: Vec<usize>,
 }
 
+/// A reference in a part of the schema.
 #[derive(Clone, Debug)]
 struct Reference {
+    /// The pointer of the part that it leads to.
     to: String,
     /// It is about the same value as the part in which it stands.
     is_in_place: bool,
@@ -80,8 +82,8 @@ impl References {
     }
 }
 
-/// By part: which of the groups it is in, whose parts all lead to each other. `led_to` has the parts
-/// that each one leads to.
+/// Finds the group of each part: a group's parts all lead to each other. `led_to` has the parts
+/// that each one leads to. (Kosaraju's algorithm for strongly connected components.)
 fn grouped(led_to: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::new();
     let mut seen = vec![false; led_to.len()];

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::keywords::Members;
 
-/// How many levels a person would write out.
+/// The most levels that are written out: as many as a person would.
 const LEVELS: usize = 3;
 
-/// What the levels may take. Where they take more, there are fewer.
+/// The most bytes that the levels may add. Where they take more, there are fewer.
 const MAX_BYTES: usize = 16 << 10;
 
 /// The beginning of the references that there are.
@@ -27,7 +27,7 @@ pub(super) fn unrolled(schema: &Value) -> Value {
     schema.clone()
 }
 
-/// What a reference leads to, where it is one.
+/// The schema that a reference leads to; any other schema is its own.
 pub(super) fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     // One that leads to nothing but another one is not kept for ever.
     for _ in 0..8 {
@@ -38,8 +38,10 @@ pub(super) fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value 
     schema
 }
 
+/// The work of writing out one schema.
 struct Unrolling<'a> {
     definitions: &'a Value,
+    /// The bytes that are left of the limit.
     left: usize,
 }
 
@@ -83,7 +85,7 @@ impl<'a> Unrolling<'a> {
         Some(unrolled)
     }
 
-    /// What a reference leads to, with what is said beside it.
+    /// The definition that a reference leads to, with the keywords beside the reference.
     fn definition(
         &mut self,
         name: &str,
@@ -102,7 +104,7 @@ impl<'a> Unrolling<'a> {
     }
 }
 
-/// What stands for the levels that are not written out.
+/// The schema that stands for the levels that are not written out.
 fn open(definition: &Value) -> Value {
     let kind = definition.get("type").filter(|kind| kind.is_string());
     let kind = kind.cloned().unwrap_or_else(|| "object".into());

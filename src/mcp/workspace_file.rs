@@ -27,7 +27,8 @@ pub(crate) struct WorkspaceServer {
     pub(crate) transport: Result<McpTransport, String>,
     /// The keys that stand in the file: what the server says of them is told to nobody.
     secrets: Vec<Secret>,
-    is_enabled: bool,
+    /// Whether the file does not disable it.
+    pub(crate) is_enabled: bool,
 }
 
 /// The servers of the file, by name. `variable` are those that every command is given. An error

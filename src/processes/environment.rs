@@ -23,13 +23,13 @@ const SET: [(&str, &str); 6] = [
     ("GIT_TERMINAL_PROMPT", "0"),
 ];
 
-/// Where programs of a confined command keep what they have built or downloaded, below its
-/// directory for temporary files.
+/// The variables by which programs of a confined command keep what they have built or downloaded,
+/// each with its place below the command's directory for temporary files.
 const CACHES: [(&str, &str); 2] =
     [("XDG_CACHE_HOME", ".cache"), ("npm_config_cache", ".cache/npm")];
 
-/// Where programs of a server that is confined keep what they have downloaded, below the directory
-/// that the server keeps: they would download it anew at each start.
+/// The variables by which programs of a confined server keep what they have downloaded, each with
+/// its place below the directory that the server keeps: they would download it anew at each start.
 const KEPT_CACHES: [(&str, &str); 8] = [
     ("XDG_CACHE_HOME", "cache"),
     ("npm_config_cache", "npm"),

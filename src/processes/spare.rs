@@ -32,19 +32,20 @@ mod tests;
 /// earlier. Most end earlier.
 const HEAD_START: Duration = Duration::from_millis(200);
 
-/// How many spares there are at a time. Sessions that take turns need one each.
+/// The most spares at a time. Sessions that take turns need one each.
 const MAX_SPARES: usize = 4;
 
-/// Room for a few spares, one of each kind.
+/// A pool of a few spares, one of each kind.
 #[derive(Debug, Default)]
-pub(super) struct Spares(Mutex<Places>);
+pub(super) struct Spares(Mutex<SparePool>);
 
+/// The spares that are there or being started.
 #[derive(Debug, Default)]
-struct Places {
+struct SparePool {
     /// The oldest first.
     spares: Vec<Spare>,
     being_started: Vec<SupervisorKind>,
-    /// How many were put in so far.
+    /// The number of spares that were put in so far.
     count: u64,
     /// They wait until a command has ended, and then put a spare in.
     fillers: JoinSet<()>,
@@ -94,9 +95,9 @@ impl Spares {
     /// Runs `fill` when the returned value is dropped, or after [`HEAD_START`].
     pub(super) fn fill_later(&self, fill: impl Future<Output = ()> + Send + 'static) -> WorkBegun {
         let (sender, ended) = oneshot::channel();
-        let mut places = self.lock();
-        while places.fillers.try_join_next().is_some() {}
-        places.fillers.spawn(async move {
+        let mut pool = self.lock();
+        while pool.fillers.try_join_next().is_some() {}
+        pool.fillers.spawn(async move {
             _ = timeout(HEAD_START, ended).await;
             fill.await;
         });
@@ -118,12 +119,12 @@ impl Spares {
         // The order counts: what is watched already is inherited by what is started now.
         let is_watched = placeholders::is_watched();
         let started = start();
-        let mut places = self.lock();
-        places.being_started.retain(|started| started != kind);
-        let number = places.next_number();
+        let mut pool = self.lock();
+        pool.being_started.retain(|started| started != kind);
+        let number = pool.next_number();
         let supervisor = Some(started.ok()?);
         let spare = Spare { number, kind: kind.clone(), supervisor, executed, is_watched };
-        places.put(spare);
+        pool.put(spare);
         Some(number)
     }
 
@@ -135,16 +136,16 @@ impl Spares {
     /// The process of the youngest spare, if there is one.
     #[cfg(test)]
     pub(super) fn process(&self) -> Option<rustix::process::Pid> {
-        let places = self.lock();
-        places.spares.last()?.supervisor.as_ref()?.connection.supervisor.process()
+        let pool = self.lock();
+        pool.spares.last()?.supervisor.as_ref()?.connection.supervisor.process()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, SparePool> {
         sync::lock(&self.0)
     }
 }
 
-impl Places {
+impl SparePool {
     /// Whether a spare of this kind is to be started now. Whoever is told so starts one.
     fn begin(&mut self, kind: &SupervisorKind) -> bool {
         let is_there = self.spares.iter().any(|spare| spare.kind == *kind);

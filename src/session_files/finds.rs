@@ -38,7 +38,7 @@ pub(super) struct KeptFinds {
     has_said_cut: bool,
 }
 
-/// What a person who is asked about one call is shown.
+/// The finds that a person is shown who is asked about one call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ShownFinds {
     call: String,

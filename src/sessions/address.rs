@@ -34,7 +34,7 @@ pub(crate) struct Chain {
     /// list.
     pub(crate) users: Vec<Vec<User>>,
     pub(crate) end: ListEnd,
-    /// What the cards in the list name, in its order.
+    /// The turns that cards in the list name, in its order.
     pub(crate) named: Vec<NamedTurn>,
     /// The messages of the last link, as the client sent them.
     last_shown: ShownMessages,
@@ -47,9 +47,9 @@ pub(crate) struct Chain {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NamedTurn {
     pub(crate) turn: TurnId,
-    /// How many links the list has up to these cards. The last is theirs if they stand in one.
+    /// The number of links up to these cards. The last is theirs if they stand in one.
     pub(crate) links: usize,
-    /// How many user messages stand between that link and cards beside which nothing was said.
+    /// The number of user messages between that link and cards beside which nothing was said.
     /// `None`: the cards stand in a link.
     pub(crate) users: Option<usize>,
 }

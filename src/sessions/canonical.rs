@@ -62,7 +62,8 @@ fn unwrapped(text: &str) -> &str {
     behind.filter(|words| !words.trim().is_empty()).unwrap_or(text)
 }
 
-/// Where further lines of the message begin in its words. Very long words have none.
+/// The bytes of the message's [`words`] at which its further lines begin. Very long words have
+/// none.
 pub(crate) fn line_starts(text: &str) -> Vec<usize> {
     let text = unwrapped(text);
     if !text.contains('\n') {

@@ -33,6 +33,7 @@ pub(crate) struct Tree {
     foreign_parents: HashSet<TurnId>,
 }
 
+/// A recorded turn, with what its body tells of it.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// Its own `body` is empty: `body` has it.
@@ -44,10 +45,10 @@ pub(crate) struct Turn {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) turn: Option<TurnId>,
-    /// How many links of the list are up to that turn.
+    /// The number of links of the list up to that turn.
     pub(crate) links: usize,
-    /// How many user messages behind them belong to the turn: it was stopped before it said
-    /// anything that the client kept.
+    /// The number of user messages behind them that belong to the turn: it was stopped before it
+    /// said anything that the client kept.
     pub(crate) users: usize,
 }
 
@@ -79,7 +80,7 @@ impl Turn {
         Some(Self { row, body })
     }
 
-    /// How much of the turn its client can have heard.
+    /// Tells how much of the turn its client can have heard.
     pub(crate) fn delivery(&self) -> DeliveryState {
         DeliveryState::new(self.row.status, self.body.unheard)
     }

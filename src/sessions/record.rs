@@ -177,7 +177,7 @@ impl TurnRecord {
         })
     }
 
-    /// How much of the turn its client can have heard.
+    /// Tells how much of the turn its client can have heard.
     pub(crate) fn delivery(&self) -> DeliveryState {
         DeliveryState::new(self.row.status, self.body.unheard)
     }

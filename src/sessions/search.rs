@@ -103,8 +103,8 @@ impl Search<'_> {
         Ok(Point { turn: Some(newest.row.id.clone()), links: 0, users: 0 })
     }
 
-    /// By content address: without an id, and where the id is new. Cards in the list name the turn
-    /// exactly; the text decides where there are none.
+    /// Finds it by content address: without an id, and where the id is new. Cards in the list name
+    /// the turn exactly; the text decides where there are none.
     pub(crate) async fn by_content(&self) -> Result<Found, StoreError> {
         match self.by_cards().await? {
             Some(found) => Ok(found),

@@ -44,7 +44,7 @@ async fn a_chat_remembers_what_was_said_and_done() {
 async fn a_named_chat_goes_on_and_each_line_of_a_pipe_is_a_question() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;
-    for answer in ["Hello, Quince.\n", "Quince.\n", "Still Quince.\n"] {
+    for answer in ["Hello, Quince.", "Quince.\n", "Still Quince."] {
         upstream.round(says(answer));
     }
 

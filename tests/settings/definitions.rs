@@ -54,7 +54,7 @@ async fn g4_check_lists_definitions_and_why_others_do_not_count() {
     );
     symlink("/etc/passwd", server.workspace().join(".claude/agents/out.md")).expect("a link");
     insta::assert_snapshot!(checked(&server), @r"
-    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands and imports from outside count
+    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands, MCP servers and imports from outside count
     skill: /mine: ~/.claude/skills/mine/SKILL.md; the model's alone
     skipped: ~/workspace/.claude/agents/explore.md: ignored (untrusted); run `toolhand trust ~/workspace`
     skipped: ~/workspace/.claude/agents/out.md: ignored (untrusted); run `toolhand trust ~/workspace`

@@ -52,7 +52,6 @@ fn checked(server: &Server) -> String {
     )
 }
 
-/// Whether a server of the workspace has run since the last look.
 #[tokio::test]
 async fn a_pipe_in_the_place_of_the_file_is_named() {
     let upstream = Upstream::start();
@@ -64,6 +63,7 @@ async fn a_pipe_in_the_place_of_the_file_is_named() {
     assert!(told.contains(why), "{told}");
 }
 
+/// Whether a server of the workspace has run since the last look.
 fn has_started(server: &Server) -> bool {
     fs::remove_file(server.workspace().join("started")).is_ok()
 }
@@ -84,9 +84,11 @@ async fn g1_m12_a_servers_command_runs_only_from_a_file_that_was_trusted_as_it_i
 
     trust(&server, "trust", &server.workspace());
     let inner = json!({ "type": "http", "url": format!("http://{}/mcp", server.address()) });
-    write(&server, &json!({ "ours": ours(), "inner": inner }));
+    let idle = json!({ "command": "x", "disabled": true });
+    write(&server, &json!({ "ours": ours(), "inner": inner, "idle": idle }));
     insta::assert_snapshot!(checked(&server), @r"
-    MCP file: ~/workspace/.mcp.json: 2 servers
+    MCP file: ~/workspace/.mcp.json: 3 servers
+      ignored (the file has changed since it was trusted): the MCP server idle
       ignored (the file has changed since it was trusted): the MCP server inner
       ignored (the file has changed since it was trusted): the MCP server ours
     MCP servers: none stand under [mcp.servers]
@@ -96,6 +98,8 @@ async fn g1_m12_a_servers_command_runs_only_from_a_file_that_was_trusted_as_it_i
     trust(&server, "trust", &server.workspace());
     let told = checked(&server);
     assert!(told.contains("  the MCP server ours\n"), "{told}");
+    let why = "  no effect: the MCP server idle: the file disables it\n";
+    assert!(told.contains(why), "{told}");
     assert!(told.contains("inner: off: its address is not public"), "{told}");
     let expected = if has_sandbox { "ours: ready" } else { "ours: off: no sandbox holds" };
     assert!(told.contains(expected), "{told}");

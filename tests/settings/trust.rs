@@ -364,7 +364,7 @@ async fn g1_check_lists_what_is_inert_with_file_and_reason() {
       no effect: permissions.defaultMode: the mode is the operator's configuration's alone
       no effect: the allow rule Frobnicate: nobody here knows the tool
       no effect: env.\u{1b}[2J: no command is given such a variable
-    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands and imports from outside count
+    trust: ~/workspace is not trusted; `toolhand trust ~/workspace` lets all of its settings files, agents, skills, commands, MCP servers and imports from outside count
     no effect yet: NotebookRead in `permissions.deny` of ~/workspace/.claude/settings.json: there is no such tool
     ");
     trust(&server, "trust", &server.workspace());

@@ -1,9 +1,9 @@
 //! Answers a request that a client sends again, in its own way, after its turn has failed: the
 //! tools that ran before the failure are not run a second time.
 //!
-//! A retry that names itself as one, and an `Idempotency-Key`, are known by
-//! `sessions::running`. Here is what says nothing: the same bytes of the same client, soon after
-//! the failure was delivered.
+//! `sessions::running` knows a retry that names itself as one, and an `Idempotency-Key`. This file
+//! is about requests that say nothing: the same bytes of the same client, soon after the failure
+//! was delivered.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,42 +20,43 @@ use crate::ids::Scope;
 use crate::sessions::running::{RequestFingerprint, RequestName};
 use crate::sync;
 
-/// How long after its delivery a failure answers the same request again: longer than the pauses
+/// The time after its delivery in which a failure answers the same request: longer than the pauses
 /// of workflow programs, which are up to 5 s, and shorter than a person takes to change their
 /// mind and ask once more.
-const TIME: Duration = Duration::from_secs(10);
+const REPEAT_WINDOW: Duration = Duration::from_secs(10);
 
-/// How many failures are remembered. One is a few hundred bytes.
+/// The most failures that are remembered. One is a few hundred bytes.
 const MAX_FAILURES: usize = 1024;
 
 /// The failures of unstreamed requests that were delivered after tools had run.
 #[derive(Debug, Default)]
-pub(crate) struct DeliveredFailures(Mutex<HashMap<(Scope, RequestName), Delivered>>);
+pub(crate) struct DeliveredFailures(Mutex<HashMap<(Scope, RequestName), DeliveredFailure>>);
 
-/// A failure as the client was told it.
+/// The answer with a failure, as the client got it.
 #[derive(Clone, Debug)]
-pub(super) struct ToldFailure {
+pub(super) struct FailureAnswer {
     pub(super) error: ApiError,
     pub(super) session: HeaderValue,
     pub(super) turn: HeaderValue,
 }
 
+/// A failure, and when it was last delivered.
 #[derive(Debug)]
-struct Delivered {
-    failure: ToldFailure,
+struct DeliveredFailure {
+    failure: FailureAnswer,
     at: Instant,
 }
 
 impl DeliveredFailures {
     /// Remembers a failure that is delivered now.
-    pub(super) fn note(&self, scope: Scope, request: RequestFingerprint, failure: ToldFailure) {
+    pub(super) fn note(&self, scope: Scope, request: RequestFingerprint, failure: FailureAnswer) {
         let now = Instant::now();
         let mut known = sync::lock(&self.0);
         if known.len() >= MAX_FAILURES {
             known.retain(|_, delivered| delivered.is_recent(now));
         }
         if known.len() < MAX_FAILURES {
-            known.insert((scope, request.request_name()), Delivered { failure, at: now });
+            known.insert((scope, request.request_name()), DeliveredFailure { failure, at: now });
         }
     }
 
@@ -75,13 +76,13 @@ impl DeliveredFailures {
     }
 }
 
-impl Delivered {
+impl DeliveredFailure {
     fn is_recent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) <= TIME
+        now.saturating_duration_since(self.at) <= REPEAT_WINDOW
     }
 }
 
-impl ToldFailure {
+impl FailureAnswer {
     pub(super) fn into_response(self) -> Response {
         let Self { error, session, turn } = self;
         ([(SESSION, session), (TURN, turn)], failed_after_tools(error)).into_response()
@@ -100,10 +101,10 @@ mod tests {
         RequestFingerprint::from_request(&HeaderMap::from_iter(key), None, body.as_bytes())
     }
 
-    fn failure() -> ToldFailure {
+    fn failure() -> FailureAnswer {
         let name = HeaderValue::from_static("x");
         let error = ApiError::new(ErrorCode::UpstreamUnavailable, "away");
-        ToldFailure { error, session: name.clone(), turn: name }
+        FailureAnswer { error, session: name.clone(), turn: name }
     }
 
     fn scope(byte: u8) -> Scope {
@@ -141,7 +142,7 @@ mod tests {
             failures.note(scope(1), request(&number.to_string(), None), failure());
         }
         assert_eq!(sync::lock(&failures.0).len(), MAX_FAILURES);
-        tokio::time::advance(TIME * 2).await;
+        tokio::time::advance(REPEAT_WINDOW * 2).await;
         failures.note(scope(1), request("new", None), failure());
         assert_eq!(sync::lock(&failures.0).len(), 1);
     }

@@ -319,7 +319,7 @@ impl Encoder {
         }
     }
 
-    /// What a subagent does. The card of the call that started it shows that itself.
+    /// Shows what a subagent does. The card of the call that started it does so by itself.
     fn agent(&mut self, report: &AgentReport, out: &mut Vec<u8>) {
         match self.progress {
             Progress::Reasoning => {

@@ -140,7 +140,7 @@ impl Chat {
         let mut asking = JoinSet::new();
         asking.spawn(async move {
             let outcome = converse(&client, question, &mut screen).await;
-            let ended = screen.end().map_err(AskError::from);
+            let ended = screen.end_answer().map_err(AskError::from);
             outcome.and(ended)
         });
         let stopped = tokio::select! {

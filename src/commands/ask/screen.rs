@@ -141,7 +141,9 @@ impl Screen {
         if self.is_on_terminal() && self.stdout_is_terminal && !self.at_line_start {
             to_stderr("\n");
         }
-        self.at_line_start = true;
+        if self.stdout_is_terminal {
+            self.at_line_start = true;
+        }
         if !text.is_empty() {
             let ends_line = text.ends_with('\n');
             self.question = if ends_line { QuestionText::Line } else { QuestionText::Open };
@@ -201,6 +203,15 @@ impl Screen {
         Ok(())
     }
 
+    /// Ends the screen of an answer that another one may follow: its last line ends, in a pipe too.
+    pub(super) fn end_answer(&mut self) -> io::Result<()> {
+        self.end()?;
+        if !self.at_line_start {
+            self.write("\n")?;
+        }
+        Ok(())
+    }
+
     fn has_spinner(&self) -> bool {
         self.progress.style() == ProgressStyle::Spinner
     }
@@ -229,6 +240,9 @@ impl Screen {
 
     fn write(&mut self, text: &str) -> io::Result<()> {
         if !self.stdout_is_terminal {
+            if !text.is_empty() {
+                self.at_line_start = text.ends_with('\n');
+            }
             return self.stdout.write_all(text.as_bytes());
         }
         self.write_safe(&shown(text))

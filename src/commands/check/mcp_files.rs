@@ -36,7 +36,7 @@ fn of_workspace(
     let is_operators =
         |name: &str| loaded.mcp.servers.iter().any(|operators| operators.name == name);
     let mut text = format!("MCP file: {path}: {} servers\n", servers.len());
-    for WorkspaceServer { name, transport, .. } in &servers {
+    for WorkspaceServer { name, transport, is_enabled, .. } in &servers {
         let shown = printable(name.as_bytes());
         let line = match (file.trust, transport) {
             (McpFileTrust::Untrusted, _) => format!("ignored (untrusted): the MCP server {shown}"),
@@ -55,6 +55,9 @@ fn of_workspace(
             }
             (McpFileTrust::Trusted, Err(why)) => {
                 format!("no effect: the MCP server {shown}: {}", printable(why.as_bytes()))
+            }
+            (McpFileTrust::Trusted, Ok(_)) if !is_enabled => {
+                format!("no effect: the MCP server {shown}: the file disables it")
             }
             (McpFileTrust::Trusted, Ok(_)) => format!("the MCP server {shown}"),
         };

@@ -72,7 +72,7 @@ fn trust(state: &TrustState, root: &Path, trust_path: &Path) -> String {
         TrustState::Trusted => format!("trust: {root} is trusted"),
         TrustState::Untrusted => format!(
             "trust: {root} is not trusted; `toolhand trust {root}` lets all of its settings files, \
-             agents, skills, commands and imports from outside count"
+             agents, skills, commands, MCP servers and imports from outside count"
         ),
         TrustState::Replaced => format!(
             "trust: another directory than the one that was trusted is at {root}; \

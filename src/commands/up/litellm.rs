@@ -69,7 +69,7 @@ impl LaunchPlan {
         format!("http://{}/v1", self.address)
     }
 
-    /// Where its output goes.
+    /// The file that its output goes to.
     pub(super) fn log(&self) -> PathBuf {
         self.directory.join("litellm.log")
     }

@@ -73,7 +73,7 @@ pub(in crate::commands) fn shipped_hints(variables: &Variables) -> ModelHints {
     shipped(variables).model_hints()
 }
 
-/// What of our own configuration can work with these variables.
+/// Selects the part of our own configuration that can work with these variables.
 fn shipped(variables: &Variables) -> ModelChoice {
     let is_set = |name: &str| name == DEMO_BASE || variables.get(name).is_some();
     models::choose(SHIPPED, is_set)

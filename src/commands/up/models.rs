@@ -1,8 +1,8 @@
-//! Selects the entries of our LiteLLM configuration that can work here: those whose
-//! variables are set.
+//! Reads the models of a LiteLLM configuration: those of ours that can work here, since their
+//! variables are set, and what stands behind the names of ours or of an operator's.
 //!
-//! Reads our own `litellm-config.yaml` line by line; a test checks that it has this form.
-//! An operator's configuration is used unchanged.
+//! Our own `litellm-config.yaml` is read line by line; a test checks that it has this form. An
+//! operator's, which is used unchanged, may have any layout of lines.
 
 use std::collections::BTreeMap;
 
@@ -53,10 +53,27 @@ pub(super) fn choose(yaml: &str, is_set: impl Fn(&str) -> bool) -> ModelChoice {
     chosen
 }
 
-/// What stands behind each name of a configuration in any layout of lines. What is written in
-/// braces is not found.
+/// Finds the provider's model behind each name of a configuration in any layout of lines. Entries
+/// in braces are not found.
 pub(super) fn origins(yaml: &str) -> BTreeMap<String, ModelOrigin> {
     let mut origins = BTreeMap::new();
+    for item in list_items(yaml) {
+        let value = |key: &str| item.iter().find_map(|line| scalar(line, key));
+        let Some(name) = value("model_name") else { continue };
+        let read = item.iter().flat_map(|line| variables(line));
+        // What toolhand sets itself is nothing to look at.
+        let mut read: Vec<_> = read.filter(|name| !name.starts_with(OWN_PREFIX)).collect();
+        read.dedup();
+        let variables = read.into_iter().map(str::to_owned).collect();
+        let model = value("model").unwrap_or(name).to_owned();
+        let origin = ModelOrigin { model, variables, keys: Vec::new() };
+        origins.entry(name.to_owned()).or_insert(origin);
+    }
+    origins
+}
+
+/// The items of all lists in a configuration, each with its lines.
+fn list_items(yaml: &str) -> Vec<Vec<&str>> {
     let mut items: Vec<Vec<&str>> = Vec::new();
     // How deep the list's items stand, and whether the lines still belong to the last of them.
     let mut depth_of_items = None;
@@ -78,19 +95,7 @@ pub(super) fn origins(yaml: &str) -> BTreeMap<String, ModelOrigin> {
             item.push(content);
         }
     }
-    for item in items {
-        let value = |key: &str| item.iter().find_map(|line| scalar(line, key));
-        let Some(name) = value("model_name") else { continue };
-        let read = item.iter().flat_map(|line| variables(line));
-        // What toolhand sets itself is nothing to look at.
-        let mut read: Vec<_> = read.filter(|name| !name.starts_with(OWN_PREFIX)).collect();
-        read.dedup();
-        let variables = read.into_iter().map(str::to_owned).collect();
-        let model = value("model").unwrap_or(name).to_owned();
-        let origin = ModelOrigin { model, variables, keys: Vec::new() };
-        origins.entry(name.to_owned()).or_insert(origin);
-    }
-    origins
+    items
 }
 
 /// The value of a line `key: value`.
@@ -109,7 +114,7 @@ pub(super) fn first(yaml: &str) -> Option<&str> {
 }
 
 impl ModelChoice {
-    /// What a client is told of models that are not there.
+    /// The hints for errors about models that are not there.
     pub(super) fn model_hints(&self) -> ModelHints {
         let left_out = self.left_out.iter().flat_map(|(variable, models)| {
             models.iter().map(move |model| (model.clone(), format!("set {variable}")))

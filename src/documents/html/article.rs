@@ -22,13 +22,13 @@ mod surroundings;
 /// A shorter article is taken for a part of the page that is none, such as a notice.
 const MIN_CHARS: usize = 200;
 
-/// From so many elements on, the article is not sought.
+/// The most elements of a page in which the article is sought.
 const MAX_ELEMENTS: usize = 100_000;
 
 /// Numbers the elements that have a text of their own.
 const NUMBER: &str = "data-toolhand-number";
 
-/// How much of a page is not there, in characters that are no blanks.
+/// The part of a page that is not shown, in characters that are no blanks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftOut {
     pub(crate) chars: usize,
@@ -43,9 +43,9 @@ pub(super) fn keep_article(document: &Document, base: Option<&Url>) -> Option<Le
     let found = found_numbers(document, base)?;
     let body = document.body()?;
     let outline = Outline::new(body, &found);
-    let choice = Choice::new(&outline)?;
-    let left_out = choice.left_out(&outline);
-    choice.apply(&outline, &body);
+    let extract = ArticleExtract::new(&outline)?;
+    let left_out = extract.left_out(&outline);
+    extract.apply(&outline, &body);
     (0 < left_out.chars).then_some(left_out)
 }
 
@@ -79,8 +79,8 @@ fn found_numbers(document: &Document, base: Option<&Url>) -> Option<HashSet<usiz
     Some(numbers.filter_map(|number| number.parse().ok()).collect())
 }
 
-/// What stays of a page.
-struct Choice {
+/// The parts of a page that stay.
+struct ArticleExtract {
     /// The row of the smallest element that holds the whole article.
     root: usize,
     /// Discussions outside of it, in their order.
@@ -89,7 +89,7 @@ struct Choice {
     dropped: Vec<usize>,
 }
 
-impl Choice {
+impl ArticleExtract {
     fn new(outline: &Outline<'_>) -> Option<Self> {
         let rows = &outline.rows;
         let found = rows.first()?.found;
@@ -100,9 +100,9 @@ impl Choice {
         let discussions = discussions(outline, root);
         let roots = [&[root][..], &discussions].concat();
         let dropped = roots.iter().flat_map(|root| dropped(outline, *root)).collect();
-        let choice = Self { root, discussions, dropped };
-        let is_small = 2 * choice.shown(outline) < outline.content();
-        (!is_small).then_some(choice)
+        let extract = Self { root, discussions, dropped };
+        let is_small = 2 * extract.shown(outline) < outline.content();
+        (!is_small).then_some(extract)
     }
 
     /// The characters that stay.
@@ -176,7 +176,7 @@ fn dropped(outline: &Outline<'_>, root: usize) -> Vec<usize> {
     found
 }
 
-/// Whether it ends the page, with what readers have written in it.
+/// Whether the element ends the page and holds what readers have written.
 fn holds_discussion(outline: &Outline<'_>, at: usize) -> bool {
     let row = &outline.rows[at];
     let mut inside = outline.rows[at..row.end].iter();

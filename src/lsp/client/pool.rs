@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::sync;
 
 /// Servers at once. Each takes some hundred megabytes.
-const MAX_RUNNING: usize = 4;
+pub(super) const MAX_RUNNING: usize = 4;
 
 /// The waits before a restart. After as many, a server is off.
 const BACKOFF: [Duration; 3] =

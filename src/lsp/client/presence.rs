@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::detection::DetectedServer;
-use super::workspace_files::{Seen, look_through};
+use super::workspace_files::{WorkspaceEntry, visit_entries};
 use crate::sync;
 
 /// Entries of directories that are looked at. In a larger workspace there may be anything.
@@ -58,13 +58,13 @@ impl Presence {
 
 fn may_have_files(roots: &[PathBuf], servers: &[DetectedServer]) -> bool {
     let mut has_files = false;
-    let looked = look_through(roots, MAX_ENTRIES, |found| match found {
-        Seen::File { name, .. } if !servers.iter().any(|server| server.is_for(name)) => {
+    let looked = visit_entries(roots, MAX_ENTRIES, |found| match found {
+        WorkspaceEntry::File { name, .. } if !servers.iter().any(|server| server.is_for(name)) => {
             has_files = true;
             ControlFlow::Continue(())
         }
         // Where it is not known, there may be anything.
-        Seen::File { .. } | Seen::Unknown => ControlFlow::Break(()),
+        WorkspaceEntry::File { .. } | WorkspaceEntry::Unknown => ControlFlow::Break(()),
     });
     // What an empty workspace will have, nobody knows.
     looked.is_break() || !has_files

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::detection::DetectedServer;
-use super::workspace_files::{Seen, look_through};
+use super::workspace_files::{WorkspaceEntry, visit_entries};
 
 /// Entries of directories that are looked at.
 const MAX_ENTRIES: usize = 20_000;
@@ -12,16 +12,16 @@ const MAX_ENTRIES: usize = 20_000;
 /// Projects of one server that are asked about. A repository could hold thousands.
 const MAX_PROJECTS: usize = 4;
 
-/// A server, and the directory of a project that is its.
+/// A server, and the directory of a project that it is for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Project {
     pub(super) server: DetectedServer,
     pub(super) root: PathBuf,
 }
 
-/// What of a server was seen in the workspace.
+/// The files of a workspace that a server may be for.
 #[derive(Default)]
-struct Traces {
+struct ServerTraces {
     /// The outermost directories with one of its project files.
     projects: Vec<PathBuf>,
     has_files: bool,
@@ -34,7 +34,7 @@ pub(super) fn projects(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Pro
     let Some(workspace) = roots.first() else { return Vec::new() };
     let seen = look(roots, servers);
     let mut found = Vec::new();
-    for (server, Traces { projects, has_files }) in servers.iter().zip(seen) {
+    for (server, ServerTraces { projects, has_files }) in servers.iter().zip(seen) {
         let is_workspaces = server.roots.is_empty() || has_files || servers.len() == 1;
         let own =
             if projects.is_empty() && is_workspaces { vec![workspace.clone()] } else { projects };
@@ -43,10 +43,10 @@ pub(super) fn projects(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Pro
     found
 }
 
-fn look(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Traces> {
-    let mut seen: Vec<Traces> = servers.iter().map(|_| Traces::default()).collect();
-    _ = look_through(roots, MAX_ENTRIES, |found| {
-        if let Seen::File { name, directory } = found {
+fn look(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<ServerTraces> {
+    let mut seen: Vec<ServerTraces> = servers.iter().map(|_| ServerTraces::default()).collect();
+    _ = visit_entries(roots, MAX_ENTRIES, |found| {
+        if let WorkspaceEntry::File { name, directory } = found {
             for (server, seen) in servers.iter().zip(&mut seen) {
                 seen.note(server, name, directory);
             }
@@ -56,7 +56,7 @@ fn look(roots: &[PathBuf], servers: &[DetectedServer]) -> Vec<Traces> {
     seen
 }
 
-impl Traces {
+impl ServerTraces {
     fn note(&mut self, server: &DetectedServer, name: &Path, directory: &Path) {
         self.has_files |= server.language_of(name).is_some();
         let is_project = server.is_project_file(name);

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use futures::future::join_all;
+use futures::StreamExt as _;
+use futures::stream;
 use tokio::time::{Instant, timeout_at};
 
 use super::after_change::AfterChange;
@@ -14,7 +15,7 @@ use super::detection_cache::DetectionCache;
 use super::documents::Document;
 use super::launcher::Launcher;
 use super::openings::Openings;
-use super::pool::{Lease, Phase, Pool, ServerKey, Times};
+use super::pool::{Lease, MAX_RUNNING, Phase, Pool, ServerKey, Times};
 use super::positions::LineColumn;
 use super::presence::Presence;
 use super::program::ServerProgram;
@@ -73,11 +74,11 @@ pub(crate) struct Ask {
     pub(crate) rules: Arc<dyn ReadRules>,
 }
 
-/// What the servers have answered that were asked.
+/// The answers of the servers that were asked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Answers {
     pub(crate) answers: Vec<Answer>,
-    /// Why others have not, each in a sentence.
+    /// Why other servers have not answered, each in a sentence.
     pub(crate) faults: Vec<String>,
 }
 
@@ -184,8 +185,10 @@ impl LanguageServers {
             let chosen = chosen?;
             self.ask_one(workspace, &chosen, ask.clone()).await
         });
+        // The pool has room for no more at once, and in it the others follow.
+        let mut outcomes = stream::iter(asked).buffered(MAX_RUNNING);
         let mut answers = Answers::default();
-        for outcome in join_all(asked).await {
+        while let Some(outcome) = outcomes.next().await {
             match outcome {
                 Ok(answer) => answers.answers.push(answer),
                 Err(why) => answers.faults.push(why),

@@ -1,4 +1,4 @@
-//! Goes through the files of a workspace, the upper directories first.
+//! Visits the files of a workspace, the upper directories first.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Directories with what others wrote, or programs made.
 const PASSED_OVER: [&str; 2] = ["node_modules", "target"];
 
-/// What comes up on the way.
-pub(super) enum Seen<'a> {
+/// An entry of a directory, as a visitor is shown it.
+pub(super) enum WorkspaceEntry<'a> {
     File {
         name: &'a Path,
         directory: &'a Path,
@@ -19,12 +19,12 @@ pub(super) enum Seen<'a> {
     Unknown,
 }
 
-/// Shows what is below the roots, until there is an answer or nothing more. Looks at `most` entries
-/// of directories. Reads the disk.
-pub(super) fn look_through<T>(
+/// Visits what is below the roots, until there is an answer or nothing more. Looks at `most`
+/// entries of directories. Reads the disk.
+pub(super) fn visit_entries<T>(
     roots: &[PathBuf],
     most: usize,
-    mut show: impl FnMut(Seen<'_>) -> ControlFlow<T>,
+    mut visit: impl FnMut(WorkspaceEntry<'_>) -> ControlFlow<T>,
 ) -> ControlFlow<T> {
     let mut directories: VecDeque<PathBuf> = roots.iter().cloned().collect();
     let mut looked_at: HashSet<PathBuf> = HashSet::new();
@@ -34,17 +34,17 @@ pub(super) fn look_through<T>(
             continue;
         }
         let Ok(listed) = fs::read_dir(&directory) else {
-            show(Seen::Unknown)?;
+            visit(WorkspaceEntry::Unknown)?;
             continue;
         };
         for entry in listed.flatten() {
             entries += 1;
             if most < entries {
-                return show(Seen::Unknown);
+                return visit(WorkspaceEntry::Unknown);
             }
             let name = entry.file_name();
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                show(Seen::File { name: Path::new(&name), directory: &directory })?;
+                visit(WorkspaceEntry::File { name: Path::new(&name), directory: &directory })?;
             } else if !is_passed_over(&name) {
                 directories.push_back(entry.path());
             }

@@ -1,4 +1,5 @@
-//! Knows the variables that no settings file may give to commands.
+//! Knows the variables that no settings file may give to commands, and no `.mcp.json` to its
+//! servers.
 
 /// They make programs run other code, or are the server's to set.
 const NAMES: [&str; 26] = [
@@ -54,7 +55,8 @@ pub(crate) fn is_forbidden(name: &str) -> bool {
     !is_name(&upper) || is_obeyed(&upper) || KEYS.iter().any(|part| upper.contains(part))
 }
 
-/// The same for a server whose command stands in the same file. A key is its own there.
+/// Whether a server whose command stands in the same file is never given a variable of this name.
+/// A key is its own there.
 pub(crate) fn is_forbidden_to_server(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let is_of_interpreter = OF_INTERPRETERS.iter().any(|beginning| upper.starts_with(beginning));

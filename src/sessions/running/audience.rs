@@ -1,9 +1,9 @@
-//! Tells the record of a turn whether anybody listens to it.
+//! Counts the subscribers of a turn, so that its record says whether anybody listened.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many subscribers a turn has. The recorder of the turn has a clone, so that its end says
+/// The number of subscribers of a turn. The recorder of the turn has a clone, so that its end says
 /// whether anybody was there to hear it.
 #[derive(Clone, Debug)]
 pub(crate) struct Audience(Arc<AtomicUsize>);

@@ -20,7 +20,7 @@ pub(crate) struct RequestFingerprint {
     pub(super) is_retry: bool,
 }
 
-/// A request by all that tells it from others.
+/// The name of a request by all that tells it from others: its `Idempotency-Key` and its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestName(Identity, Digest);
 

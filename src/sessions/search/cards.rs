@@ -1,4 +1,5 @@
-//! Finds what a list goes on from by the cards in it: their ids name the turns that showed them.
+//! Finds the turn that a list goes on from by the cards in it: their ids name the turns that
+//! showed them.
 //!
 //! Two conversations may have the same questions and the same answers. Their cards are never the
 //! same, so they decide before any text does. What the client has changed of an answer is still its
@@ -14,7 +15,8 @@ use crate::sessions::matching::{Point, Tree, Turn};
 use crate::store::rows::TurnStatus;
 use crate::store::{StoreError, TurnKey};
 
-/// Of the turns that a list names, so many are looked up, the newest first. Usually the first is it.
+/// The most turns that are looked up of those that a list names, the newest first. Usually the
+/// first is it.
 const MAX_NAMED: usize = 16;
 
 impl Search<'_> {

@@ -56,7 +56,7 @@ pub(super) struct Cards {
     /// The turn, which every card names.
     turn: TurnId,
     open: Vec<Card>,
-    /// How many cards have been announced.
+    /// The number of cards that have been announced.
     announced: usize,
     /// Whether outputs may go out: all calls of the round were announced, and no text goes on.
     takes_outputs: bool,
@@ -76,7 +76,7 @@ struct Card {
     /// The main argument.
     headline: Arc<str>,
     arguments: Arc<str>,
-    /// What the call has printed so far, or what its agent has done.
+    /// The end of what the call has printed so far, or the steps of its agent.
     running: RunningText,
     state: CardState,
 }
@@ -260,7 +260,8 @@ impl Card {
         }
     }
 
-    /// What stands under the card's heading "Input": the arguments, or what people rather read.
+    /// The text under the card's heading "Input": the arguments, or something that people rather
+    /// read.
     fn input(&self) -> String {
         if let Some(todos) = todos(&self.arguments).filter(|todos| !todos.is_empty()) {
             return checklist(&todos);
@@ -271,7 +272,7 @@ impl Card {
         }
     }
 
-    /// What runs, as text that no frontend takes for JSON.
+    /// A line that names what runs, which no frontend takes for JSON.
     fn heading(&self) -> String {
         let arguments = serde_json::from_str::<Value>(&self.arguments).unwrap_or_default();
         match arguments["command"].as_str() {

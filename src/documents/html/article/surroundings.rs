@@ -2,7 +2,7 @@
 
 use dom_query::NodeRef;
 
-/// What an element is to the contents.
+/// The place of an element among the contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Surrounding {
     /// It is a part of them, or holds such parts.
@@ -91,9 +91,10 @@ const WORDS_OF_NOTES: [&str; 16] = [
 const WORDS_OF_DISCUSSIONS: [&str; 6] =
     ["answer", "answers", "discussion", "replies", "reply", "responses"];
 
-/// What may be a list of links.
+/// Elements that may be lists of links.
 const LISTS: [&str; 8] = ["ul", "ol", "dl", "div", "section", "p", "table", "header"];
 
+/// Decides by the element's own name, role and classes.
 pub(super) fn surrounding(node: &NodeRef<'_>) -> Surrounding {
     let Some(name) = node.node_name() else { return Surrounding::None };
     let role = node.attr_or("role", "");

@@ -119,7 +119,7 @@ impl Rendering {
     }
 }
 
-/// What is to be told of how a server has answered.
+/// The notes on how a server has answered.
 fn notes_of(Answer { server, is_still_indexing, malformed, .. }: &Answer) -> Vec<String> {
     let mut notes = Vec::new();
     if 0 < *malformed {
