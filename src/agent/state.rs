@@ -198,8 +198,8 @@ impl TurnState {
                 self.stats.count_aside(usage);
                 self.answered(position, result, duration, &mut effects);
             }
-            (_, Event::Progress { position, line }) => {
-                effects.extend(self.round.progress(position, line).map(TurnEffect::Emit));
+            (_, Event::Progress { position, told }) => {
+                effects.extend(self.round.progress(position, told).map(TurnEffect::Emit));
             }
             (_, Event::Agent { position, event }) => {
                 let started = self.round.agent_started(position, &event);
