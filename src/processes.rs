@@ -58,7 +58,7 @@ pub(crate) use orphans::{
     KeptAlive, adopt_orphans, end_supervisors, kill_stranded_bubblewraps, watch_orphans,
 };
 pub(crate) use outcome::{Finished, Limits, RunError};
-pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, MakeFile, Unread};
+pub(crate) use output::{CommandOutput, HeadAndTail, KeepOutput, LatestOutput, MakeFile, Unread};
 pub(crate) use piped::{PipedEnd, PipedProcess, PipedTree};
 pub(crate) use protocol::{DroppedPaths, Exit, FinalDirectory};
 pub(crate) use runner::{Command, ProgramInput, Runner};

@@ -104,14 +104,16 @@ async fn up_prints_url_and_key_first_and_what_is_left_out_in_one_line() {
 
     assert_eq!(lines[0], format!("  base URL  {}", up.base_url()));
     assert_eq!(lines[1], format!("  key       in {}", up.key_path().display()));
-    assert!(lines[2].starts_with("  left out  sonnet, "), "{}", up.greeting);
+    assert_eq!(lines[2], "  models    demo");
+    assert!(lines[3].starts_with("  left out  sonnet, "), "{}", up.greeting);
     for variable in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OLLAMA_API_BASE"] {
-        assert!(lines[2].contains(&format!(": set {variable}")), "{}", up.greeting);
+        assert!(lines[3].contains(&format!(": set {variable}")), "{}", up.greeting);
         assert_eq!(up.greeting.matches(variable).count(), 1, "{}", up.greeting);
     }
     let (state, program) = (up.key_path(), env!("CARGO_BIN_EXE_toolhand"));
     let state = state.parent().expect("a directory").display();
-    assert_eq!(lines[4], format!("  TOOLHAND_STATE_DIR={state} {program} ask \"read README.md\""));
+    assert_eq!(lines[5], format!("  TOOLHAND_STATE_DIR={state} {program} ask \"read README.md\""));
+    assert_eq!(lines[7], format!("  TOOLHAND_STATE_DIR={state} {program} chat"));
     assert!(!up.greeting.contains('\x1b'), "no colours in a pipe: {}", up.greeting);
 }
 

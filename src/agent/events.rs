@@ -16,6 +16,7 @@ use crate::execution::pipeline::ToolResult;
 use crate::ids::TurnId;
 use crate::openai::chunk::{CallKind, FinishReason, RawMembers, WholeAnswer};
 use crate::openai::usage::Usage;
+use crate::tools::call_progress::ProgressText;
 use crate::tools::todos::Todo;
 
 /// One event of a turn, from the agent to its subscriber.
@@ -94,7 +95,7 @@ pub(crate) struct ToolStart {
 pub(crate) struct ToolLine {
     pub(crate) call_id: String,
     pub(crate) tool: String,
-    pub(crate) text: String,
+    pub(crate) told: ProgressText,
 }
 
 /// A server tool has ended, with or without an error.
@@ -385,7 +386,8 @@ impl TurnEvent {
                     + start.arguments.as_ref().map_or(0, String::len)
             }
             Self::ToolProgress(line) => {
-                size_of::<ToolLine>() + line.call_id.len() + line.tool.len() + line.text.len()
+                let told = line.told.lines.len() + line.told.unfinished.len();
+                size_of::<ToolLine>() + line.call_id.len() + line.tool.len() + told
             }
             Self::ToolEnded(end) => {
                 let shown = [&end.error, &end.text];

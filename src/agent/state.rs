@@ -198,8 +198,8 @@ impl TurnState {
                 self.stats.count_aside(usage);
                 self.answered(position, result, duration, &mut effects);
             }
-            (_, Event::Progress { position, line }) => {
-                effects.extend(self.round.progress(position, line).map(TurnEffect::Emit));
+            (_, Event::Progress { position, told }) => {
+                effects.extend(self.round.progress(position, told).map(TurnEffect::Emit));
             }
             (_, Event::Agent { position, event }) => {
                 let started = self.round.agent_started(position, &event);
@@ -373,18 +373,18 @@ impl TurnState {
         if self.attempts.may_ask_again(self.round.finish) {
             self.ask(Duration::ZERO, effects);
         } else {
-            self.still_empty(effects);
+            self.still_empty(None, effects);
         }
     }
 
-    /// The second answer was empty too.
-    fn still_empty(&mut self, effects: &mut Vec<TurnEffect>) {
+    /// The second answer was empty too, or upstream has made this fault of it.
+    fn still_empty(&mut self, fault: Option<&Fault>, effects: &mut Vec<TurnEffect>) {
         if self.tools_ran && self.text_was_given {
             self.finish(FinishReason::Stop, effects);
         } else {
-            let message = "the model answered with neither text nor a tool call, twice; \
-                           try again, or ask another model";
-            self.fail(ApiError::new(ErrorCode::EmptyResponse, message), effects);
+            let hints = &self.start.upstream.model_hints;
+            let error = hints.empty_response(fault, self.model());
+            self.fail(error, effects);
         }
     }
 

@@ -9,6 +9,7 @@ mod control_characters;
 mod error;
 mod markdown;
 mod output;
+mod pasted;
 mod progress;
 mod prompt;
 mod reply;
@@ -90,7 +91,7 @@ pub(crate) struct Flags {
 /// The flags that say which server is asked, and how.
 #[derive(Clone, Debug, Args)]
 struct Connection {
-    /// The model [default: the first one of `toolhand up`, else of the server's list]
+    /// The model [default: the one that `toolhand up` names, else the first of the server's list]
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
     /// The session to continue, by a name of yours or the server's id; a new one if there

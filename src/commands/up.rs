@@ -115,8 +115,8 @@ struct Chain {
     litellm: LaunchPlan,
     /// Bound from the beginning, so that no other process takes the port.
     demo: Option<TcpListener>,
-    /// The model that the printed example uses.
-    model: String,
+    /// The names of the models.
+    models: Vec<String>,
     left_out: Vec<String>,
     /// The same for clients that ask for such a model.
     model_hints: Arc<ModelHints>,
@@ -145,11 +145,11 @@ impl Chain {
             workers,
             key: litellm::random_key(),
             demo_base: demo_base.map(|address| format!("http://{address}/v1")),
-            variables: variables.clone(),
+            variables: config.variables,
         };
-        let model = models::first(&config.yaml).unwrap_or(demo_model::MODEL).to_owned();
+        let models = models::names(&config.yaml);
         let LitellmConfig { left_out, model_hints, .. } = config;
-        Ok(Self { litellm, demo, model, left_out, model_hints: Arc::new(model_hints) })
+        Ok(Self { litellm, demo, models, left_out, model_hints: Arc::new(model_hints) })
     }
 
     async fn run(
@@ -169,7 +169,8 @@ impl Chain {
         };
         let mut litellm = started.map_err(|error| with_way_without_litellm(&error, given))?;
         let _stopped = StoppedLine;
-        server.announce(StartedBy::Up { model: self.model.clone(), litellm: self.litellm.url() });
+        let model = models::usual(&self.models).to_owned();
+        server.announce(StartedBy::Up { model, litellm: self.litellm.url() });
         print(&self.greeting(&server, &settings).to_string());
         print(&format!("listening on http://{}\n", server.address()));
         let fault = tokio::select! {
@@ -187,7 +188,8 @@ impl Chain {
         Greeting {
             address: server.address(),
             access: Access::from_key_path(server.key_path(), given.is_open),
-            model: &self.model,
+            model: models::usual(&self.models),
+            models: &self.models,
             request: &given.request,
             left_out: &self.left_out,
             invocation: &given.invocation,

@@ -45,6 +45,17 @@ pub(crate) struct Unread {
     pub(crate) end: u64,
 }
 
+/// What is new of an output, for a person who watches.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct LatestOutput {
+    /// The last whole lines printed since the look before, as many as fit.
+    pub(crate) lines: String,
+    /// The line that has not ended, as it is now. It may still be redrawn.
+    pub(crate) unfinished: String,
+    /// The byte at which the next look goes on.
+    pub(crate) end: u64,
+}
+
 impl CommandOutput {
     /// At most `shown` characters will be shown, and `limit` bytes go into the file.
     pub(super) fn new(shown: usize, keep: KeepOutput, limit: u64) -> Self {
@@ -70,9 +81,9 @@ impl CommandOutput {
         (shown, end)
     }
 
-    /// The last whole lines printed since this byte, as many as fit, and the byte at which the next
-    /// look goes on.
-    pub(crate) fn lines_since(&self, offset: u64, most: usize) -> (String, u64) {
+    /// What has been printed since this byte, at most so many bytes of lines and as many of the line
+    /// that has not ended.
+    pub(crate) fn latest_since(&self, offset: u64, most: usize) -> LatestOutput {
         let capture = self.lock();
         let (missing, printed) = capture.shown.since(offset);
         let shown = if missing == 0 && printed.len() <= most {
@@ -80,7 +91,11 @@ impl CommandOutput {
         } else {
             text::whole_lines_of_tail(text::suffix(printed, most))
         };
-        (shown.to_owned(), capture.shown.bytes())
+        LatestOutput {
+            lines: shown.to_owned(),
+            unfinished: text::suffix(capture.line.unfinished(), most).to_owned(),
+            end: capture.shown.bytes(),
+        }
     }
 
     /// Whether nothing has been printed so far, but for a line that has not ended.

@@ -42,7 +42,15 @@ impl<'a> Group<'a> {
     }
 
     pub(crate) fn said(self) -> String {
-        let texts: Vec<_> = self.turns.iter().map(|turn| canonical::said(&turn.said())).collect();
+        self.joined(TurnRecord::said)
+    }
+
+    pub(crate) fn recorded_text(self) -> String {
+        self.joined(TurnRecord::recorded_text)
+    }
+
+    fn joined(self, text: impl Fn(&TurnRecord) -> String) -> String {
+        let texts: Vec<_> = self.turns.iter().map(|turn| canonical::said(&text(turn))).collect();
         texts.join(" ")
     }
 }

@@ -24,6 +24,7 @@ use crate::agent::record::{Compacted, INTERRUPTED_HERE, RecordedRound};
 use crate::errors::ApiError;
 use crate::ids::TurnId;
 use crate::json::{self, Object};
+use crate::store::rows::TurnStatus;
 
 /// What a turn is made of.
 #[derive(Debug)]
@@ -344,12 +345,13 @@ impl List<'_> {
         out.push_round(transcript::closed(&transcript::settled(open, attempts), answer));
     }
 
-    /// What the client shows of a crashed turn and the record does not have.
+    /// What the client shows of a turn that has crashed or still runs, and the record does not have.
     fn unrecorded(&self, group: Group<'_>, link: usize) -> Option<String> {
         let turn = group.last().filter(|turn| turn.end().is_none())?;
-        (turn.row.status == crate::store::rows::TurnStatus::Crashed).then_some(())?;
+        let may_show_more = turn.row.status == TurnStatus::Crashed || turn.delivery().goes_on();
+        may_show_more.then_some(())?;
         let shown = &self.chain.links[link].text;
-        let rest = super::canonical::behind(shown, &group.said()).trim();
+        let rest = super::canonical::behind(shown, &group.recorded_text()).trim();
         (!rest.is_empty()).then(|| rest.to_owned())
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct DeliveryState {
 }
 
 impl DeliveryState {
-    /// `unheard`: nobody listened any more when the turn ended.
+    /// `unheard`: nobody listened any more when the turn ended, or nobody listens while it runs.
     pub(crate) fn new(status: TurnStatus, unheard: bool) -> Self {
         Self { status, unheard }
     }
@@ -19,6 +19,11 @@ impl DeliveryState {
     /// its time, or went on when its client had left.
     pub(crate) fn may_be_cut(self) -> bool {
         self.unheard || is_interrupted(self.status)
+    }
+
+    /// Whether the turn goes on without its client: what it does from now on is not known yet.
+    pub(crate) fn goes_on(self) -> bool {
+        self.unheard && self.status == TurnStatus::Running
     }
 }
 

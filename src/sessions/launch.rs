@@ -98,6 +98,7 @@ fn turn_body(request: &ChatRequest, assembled: &mut Assembled) -> TurnBody {
         resumed_by: Vec::new(),
         calls: Vec::new(),
         unheard: false,
+        said_so_far: None,
         state: None,
     }
 }

@@ -67,10 +67,13 @@ pub(crate) struct TurnBody {
     /// The calls that the client was sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) calls: Vec<CallDigest>,
-    /// Whether nobody listened any more when the turn ended: the client may show a part of its
-    /// answer, or nothing.
+    /// Whether nobody listened any more when the turn ended, or nobody listens to it while it runs:
+    /// the client may show a part of its answer, or nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) unheard: bool,
+    /// What a turn that runs here has said by now. It is recorded with the round that says it.
+    #[serde(skip)]
+    pub(crate) said_so_far: Option<String>,
     /// What holds after the turn; `None` if it is what held before.
     #[serde(rename = "facts")]
     pub(crate) state: Option<SessionState>,
@@ -233,9 +236,14 @@ impl TurnRecord {
         })
     }
 
-    /// All text that the client was sent. Of a turn that the server was killed in, the text of
-    /// its closed rounds.
+    /// All text that the client was sent. Of a turn that the server was killed in, what is recorded
+    /// of it.
     pub(crate) fn said(&self) -> String {
+        self.body.said_so_far.clone().unwrap_or_else(|| self.recorded_text())
+    }
+
+    /// The text that is recorded: of a turn without its end, that of its closed rounds.
+    pub(crate) fn recorded_text(&self) -> String {
         match self.end() {
             Some(end) => end.said.clone(),
             None => self.all_rounds().map(RecordedRound::text).collect::<Vec<_>>().join("\n\n"),

@@ -69,7 +69,8 @@ impl Sessions {
         loading: &Loading,
     ) -> Result<ResolvedSession, ApiError> {
         let (store, known) = (&*self.store, &self.running.known);
-        let search = Search { store, known, loading, scope, chain };
+        let unattended = &self.running.unattended(scope);
+        let search = Search { store, known, loading, unattended, scope, chain };
         match &request.named {
             Some(named) => self.resolve_named(search, named, &request.model).await,
             None => self.resolve_by_content(search).await,

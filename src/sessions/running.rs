@@ -319,6 +319,13 @@ impl Running {
         }
     }
 
+    /// The turns of a scope that go on though their clients have left, each with what it has said,
+    /// unless that is not kept. What they have done by now belongs to the next request.
+    pub(crate) fn unattended(&self, scope: Scope) -> HashMap<TurnId, Option<String>> {
+        let turns = self.of_scope(scope).into_iter().filter(|turn| turn.is_unattended());
+        turns.map(|turn| (turn.identity.id.clone(), turn.said_so_far())).collect()
+    }
+
     /// The turns of a scope that were told to stop and are not over yet.
     pub(crate) fn stopping(&self, scope: Scope) -> Vec<Arc<SharedTurn>> {
         let turns = self.of_scope(scope).into_iter();

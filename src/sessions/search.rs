@@ -16,7 +16,7 @@ use super::record::{TurnRecord, entries_by_turn};
 use super::recorder;
 use crate::agent::record::Entry;
 use crate::ids::{Scope, SessionId, TurnId};
-use crate::store::rows::TurnRow;
+use crate::store::rows::{TurnRow, TurnStatus};
 use crate::store::{SizeOf, Store, StoreError, TurnKey};
 
 /// More sessions with the same answers are not told apart.
@@ -30,6 +30,9 @@ const FEW_TURNS: usize = 2;
 const MAX_ATTEMPTS: usize = 64;
 /// More turns that went on from one point are not looked at; the newest are.
 const MAX_CHILDREN: usize = 8;
+
+/// Turns that go on without their clients, each with what it has said by now, if that is known.
+pub(crate) type Unattended = HashMap<TurnId, Option<String>>;
 
 /// The record behind a list.
 #[derive(Debug, Default)]
@@ -55,11 +58,28 @@ pub(crate) struct Search<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) known: &'a KnownTurns,
     pub(crate) loading: &'a Loading,
+    /// The turns that go on without their clients, with what each has said.
+    pub(crate) unattended: &'a Unattended,
     pub(crate) scope: Scope,
     pub(crate) chain: &'a Chain,
 }
 
 impl Search<'_> {
+    /// Reads a row. Nothing goes on from a turn whose body cannot be read.
+    fn read_one(&self, row: TurnRow) -> Option<Turn> {
+        let mut turn = Turn::from_row(row)?;
+        let is_running = turn.row.status == TurnStatus::Running;
+        if let Some(said) = self.unattended.get(&turn.row.id).filter(|_| is_running) {
+            turn.body.unheard = true;
+            turn.body.said_so_far.clone_from(said);
+        }
+        Some(turn)
+    }
+
+    fn read(&self, rows: Vec<TurnRow>) -> Vec<Arc<Turn>> {
+        rows.into_iter().filter_map(|row| self.read_one(row)).map(Arc::new).collect()
+    }
+
     /// Within a session that the client named.
     pub(crate) async fn in_session(&self, session: &SessionId) -> Result<Found, StoreError> {
         let tree = self.tree(session).await?;
@@ -209,7 +229,7 @@ impl Search<'_> {
         let rows = self.store.turns(self.scope, TurnKey::Head(head)).await?;
         let mut cut = Vec::new();
         for row in rows.into_iter().take(MAX_SESSIONS) {
-            let Some(turn) = Turn::from_row(row.clone()) else { continue };
+            let Some(turn) = self.read_one(row.clone()) else { continue };
             if self.is_shown_by(link, Arc::new(turn)).await? {
                 cut.push(row);
             }
@@ -239,7 +259,7 @@ impl Search<'_> {
             ids.splice(0..0, own.map(str::to_owned));
             if let Some(parent) = parent.filter(|_| continues) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(parent)).await?;
-                turn = rows.into_iter().find_map(Turn::from_row).map(Arc::new);
+                turn = rows.into_iter().find_map(|row| self.read_one(row)).map(Arc::new);
             }
         }
         Ok((text, ids))
@@ -281,7 +301,7 @@ impl Search<'_> {
     async fn own_turns(&self, session: &SessionId) -> Result<Arc<Tree>, StoreError> {
         if let Some(newest) = self.known.newest(self.scope, session) {
             let key = TurnKey::After(session.clone(), newest);
-            let newer = matching::turns(self.store.turns(self.scope, key).await?);
+            let newer = self.read(self.store.turns(self.scope, key).await?);
             if let Some(tree) = self.known.extended(self.scope, session, newer) {
                 return Ok(tree);
             }
@@ -289,7 +309,7 @@ impl Search<'_> {
         let size = self.store.size(self.scope, SizeOf::Turns(session.clone())).await?;
         self.loading.add(size)?;
         let rows = self.store.turns(self.scope, TurnKey::Session(session.clone())).await?;
-        Ok(self.known.loaded(self.scope, session, matching::turns(rows)))
+        Ok(self.known.loaded(self.scope, session, self.read(rows)))
     }
 
     /// Goes on to turns that the list shows behind the point: stopped ones, or cut short.
@@ -326,7 +346,7 @@ impl Search<'_> {
             // In a session of its own, if another request forked.
             if attempts.iter().all(|turn| turn.row.id != *id) {
                 let rows = self.store.turns(self.scope, TurnKey::Id(id.clone())).await?;
-                attempts.splice(0..0, matching::turns(rows));
+                attempts.splice(0..0, self.read(rows));
             }
         }
         let mut attempts = self.records(attempts).await?;
@@ -357,7 +377,7 @@ impl Search<'_> {
             for id in further {
                 if attempts.iter().all(|turn| turn.row.id != id) {
                     let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
-                    attempts.extend(self.records(matching::turns(rows)).await?);
+                    attempts.extend(self.records(self.read(rows)).await?);
                 }
             }
         }
@@ -371,7 +391,7 @@ impl Search<'_> {
             return Ok(());
         }
         let rows = self.store.turns(self.scope, TurnKey::Id(turn.row.id.clone())).await?;
-        if let Some(Turn { row, body }) = rows.into_iter().find_map(Turn::from_row) {
+        if let Some(Turn { row, body }) = rows.into_iter().find_map(|row| self.read_one(row)) {
             *turn = Arc::new(TurnRecord { row, body, entries: turn.entries.clone() });
         }
         Ok(())

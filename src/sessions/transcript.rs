@@ -18,6 +18,15 @@ use crate::text;
 /// Answers a call that was running when the server was killed.
 pub(crate) const OUTCOME_UNKNOWN: &str = "Error: interrupted, outcome unknown";
 
+/// Answers a call of a turn that goes on without its client, when another request comes.
+const STILL_RUNNING: &str = "Error: still running: the turn that made this call goes on by itself. \
+                             Do not make the call again.";
+
+/// Tells the model that the turn before the person's message has not ended.
+const GOES_ON: &str = "The turn before this message still runs by itself, because its client left \
+                       while it worked. What it had done by now stands above, and it will do the \
+                       rest of that work: do not do it a second time, and expect that files change.";
+
 /// Of an answer that was continued, so much is compared with its continuation.
 const COMPARED: usize = 20;
 
@@ -169,6 +178,9 @@ fn intent(entry: &Entry) -> Option<&Intent> {
 
 /// The answer to a call of the open round with these entries, which had begun.
 fn unanswered(turn: &TurnRecord, (open, slot): (&[Entry], usize)) -> String {
+    if turn.delivery().goes_on() {
+        return STILL_RUNNING.to_owned();
+    }
     let what = match turn.row.status {
         // Of one that seems to run nobody knows either.
         TurnStatus::Crashed | TurnStatus::Running => OUTCOME_UNKNOWN,
@@ -261,11 +273,17 @@ pub(crate) fn note(attempts: &[Arc<TurnRecord>]) -> Option<String> {
         lines.push(format!("and {more} more"));
     }
     let text = format!(
-        "An earlier attempt to answer this was interrupted, or nobody heard its end. These calls \
-         of it had been made; do not repeat what need not be done twice:\n{}",
+        "An earlier attempt to answer this was interrupted, or went on without its client and \
+         may still run. These calls of it had been made; do not repeat what need not be done twice:\n{}",
         lines.join("\n")
     );
     Some(Reminder::new(text).to_string())
+}
+
+/// Tells the model that the last turn of the path has not ended; `None` if it has.
+pub(crate) fn note_of_last(path: &[Arc<TurnRecord>]) -> Option<String> {
+    let goes_on = path.last().is_some_and(|turn| turn.delivery().goes_on());
+    goes_on.then(|| Reminder::new(GOES_ON.to_owned()).to_string())
 }
 
 /// A line for each call.

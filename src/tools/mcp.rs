@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::call_progress::CallProgress;
+use super::call_progress::{CallProgress, ProgressText};
 use super::tool::{
     AnyTool, CallContext, Concurrency, ParsedCall, Preview, StartRule, ToolError, ToolFuture,
 };
@@ -168,7 +168,7 @@ impl ParsedCall for ServerCall {
 async fn tell(mut lines: watch::Receiver<String>, progress: &CallProgress) -> Infallible {
     while lines.changed().await.is_ok() {
         let line = lines.borrow_and_update().clone();
-        progress.tell(line);
+        progress.tell(ProgressText::line(line));
         sleep(PROGRESS_INTERVAL).await;
     }
     pending().await

@@ -174,6 +174,11 @@ impl Fault {
         sentence::of(error)
     }
 
+    /// Whether upstream has answered, with an error.
+    pub(super) fn is_answer(&self) -> bool {
+        self.error().is_some()
+    }
+
     /// Whether it is LiteLLM itself that does not know the model, and not a provider.
     pub(super) fn is_unknown_to_litellm(&self) -> bool {
         self.error().is_some_and(|error| {

@@ -49,10 +49,32 @@ impl ModelHints {
         if is_unknown && (sentence.is_none() || fault.is_unknown_to_litellm()) {
             return self.unknown_model(model, &[]);
         }
-        match (lookup(&self.origins, model), sentence) {
-            (Some(origin), Some(sentence)) => origin.explained(error, model, &sentence),
+        match lookup(&self.origins, model) {
+            Some(origin) if fault.is_answer() => {
+                origin.explained(error, model, sentence.as_deref())
+            }
             _ => error,
         }
+    }
+
+    /// The error for answers of the model that stayed empty. `fault` is what upstream made of the last.
+    pub(crate) fn empty_response(&self, fault: Option<&Fault>, model: &str) -> ApiError {
+        let origin = lookup(&self.origins, model);
+        let subject = match origin {
+            Some(origin) => origin.named(model),
+            None => "the model".to_owned(),
+        };
+        let told = fault.filter(|fault| !fault.is_an_empty_answer()).and_then(Fault::sentence);
+        let told = origin.zip(told).map(|(origin, told)| {
+            let told = origin.without_keys(&told);
+            format!(" ({told})")
+        });
+        let message = format!(
+            "{subject} answered with neither text nor a tool call, twice{}; try again, or ask \
+             another model",
+            told.unwrap_or_default()
+        );
+        ApiError::new(ErrorCode::EmptyResponse, message)
     }
 
     /// The error for a model that upstream does not have. `further` are names of upstream's
@@ -92,27 +114,37 @@ impl ModelHints {
 impl ModelOrigin {
     /// The error with the model, its provider, the provider's sentence, and where the operator can
     /// look.
-    fn explained(&self, error: ApiError, model: &str, sentence: &str) -> ApiError {
+    fn explained(&self, error: ApiError, model: &str, sentence: Option<&str>) -> ApiError {
         let what = match error.code {
             ErrorCode::UpstreamAuth => "the provider refuses the key",
             ErrorCode::ModelNotFound => "the provider has no such model",
             ErrorCode::UpstreamRateLimited => "the provider's rate limit is reached",
             ErrorCode::UpstreamError => "the provider failed",
             ErrorCode::UpstreamRejected => "the provider refuses the request",
+            ErrorCode::ContextLengthExceeded => "the request is too long for it",
             _ => return error,
         };
-        let name = text::shortened(model, MAX_NAME);
-        let sentence = self.without_keys(sentence);
+        let what = match sentence {
+            Some(sentence) => format!("{what}: {}", self.without_keys(sentence)),
+            // These say what there is to say.
+            None if error.code == ErrorCode::UpstreamRejected => error.message.clone(),
+            None => format!("{what}, and gives no reason"),
+        };
         let variables = self.variables.join(" and ");
         let place = match (error.code, variables.is_empty()) {
-            (_, true) => String::new(),
+            (_, true) | (ErrorCode::ContextLengthExceeded, _) => String::new(),
             (ErrorCode::UpstreamAuth, false) => {
                 format!("; check {variables} and start toolhand again")
             }
             (_, false) => format!(" (it is asked with {variables})"),
         };
-        let message = format!("{name:?} ({}): {what}: {sentence}{place}", self.model);
+        let message = format!("{}: {what}{place}", self.named(model));
         ApiError { message, ..error }
+    }
+
+    /// The name of the model, and its provider.
+    fn named(&self, model: &str) -> String {
+        format!("{:?} ({})", text::shortened(model, MAX_NAME), self.model)
     }
 
     fn without_keys(&self, sentence: &str) -> String {
@@ -185,14 +217,13 @@ mod tests {
         Fault::Status(Refusal { status, error, retry_after: None, is_keyless: false })
     }
 
-    #[track_caller]
-    fn explained(model: &str, status: u16, message: &str, expected: &str) {
+    fn hints_of_sonnet() -> ModelHints {
         let origin = |model: &str, variable: &str| ModelOrigin {
             model: model.to_owned(),
             variables: vec![variable.to_owned()],
             keys: vec![Secret::new("0a1b2c3d4e5f")],
         };
-        let hints = ModelHints {
+        ModelHints {
             offered: vec!["sonnet".to_owned()],
             origins: [
                 ("sonnet", origin("anthropic/claude-5", "ANTHROPIC_API_KEY")),
@@ -201,8 +232,13 @@ mod tests {
             .map(|(name, origin)| (name.to_owned(), origin))
             .into(),
             ..ModelHints::default()
-        };
+        }
+    }
+
+    #[track_caller]
+    fn explained(model: &str, status: u16, message: &str, expected: &str) {
         let fault = refusal(status, message);
+        let hints = hints_of_sonnet();
         assert_eq!(hints.explain(&fault, fault.api_error(), model).message, expected);
     }
 
@@ -244,6 +280,48 @@ mod tests {
             "slow down",
             "\"ollama/llama\" (ollama_chat/*): the provider's rate limit is reached: slow down (it is \
              asked with OLLAMA_API_BASE)",
+        );
+    }
+
+    #[test]
+    fn an_error_without_a_sentence_names_the_model_and_its_provider_too() {
+        let page = "<html><h1>503</h1></html>";
+        explained(
+            "sonnet",
+            503,
+            page,
+            "\"sonnet\" (anthropic/claude-5): the provider failed, and gives no reason (it is asked \
+             with ANTHROPIC_API_KEY)",
+        );
+        explained(
+            "sonnet",
+            401,
+            page,
+            "\"sonnet\" (anthropic/claude-5): the provider refuses the key, and gives no reason; check \
+             ANTHROPIC_API_KEY and start toolhand again",
+        );
+        explained(
+            "sonnet",
+            413,
+            "litellm.BadRequestError: AnthropicException - b'{\"error\": {\"type\": \
+             \"request_too_large\", \"message\": \"Request exceeds the maximum size\"}}'",
+            "\"sonnet\" (anthropic/claude-5): the request is too long for it: Request exceeds the \
+             maximum size",
+        );
+        explained("other", 503, page, "upstream failed to answer: its log says why");
+    }
+
+    #[test]
+    fn an_answer_that_stays_empty_names_its_model_where_that_is_known() {
+        let hints = hints_of_sonnet();
+        let told = |model: &str, fault: Option<&Fault>| hints.empty_response(fault, model).message;
+        let end = "answered with neither text nor a tool call, twice";
+        assert!(told("other", None).starts_with(&format!("the model {end}; try again")));
+        let own = format!("\"sonnet\" (anthropic/claude-5) {end}");
+        let fault = refusal(500, "OpenAIException - no JSON with 0a1b2c3d4e5f");
+        assert_eq!(
+            told("sonnet", Some(&fault)),
+            format!("{own} (no JSON with […]); try again, or ask another model")
         );
     }
 

@@ -41,6 +41,30 @@ async fn a_chat_remembers_what_was_said_and_done() {
 }
 
 #[tokio::test]
+async fn lines_that_are_pasted_together_are_one_question() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let question = "What is this?\n\n  - one\n  - two";
+    let ways = [vec![format!("{question}\n\n")], vec![question.to_owned(), "\n".to_owned()]];
+
+    let mut terminal = Ask::chat(&server, &[]).on_terminal();
+    terminal.written("you > ").await;
+    for (number, way) in ways.into_iter().enumerate() {
+        upstream.round(says(&format!("Answer {number}.")));
+        for piece in way {
+            terminal.press(&piece);
+        }
+        terminal.written(&format!("Answer {number}.\r\nyou > ")).await;
+        let asked = upstream.request(number).await.json()["messages"].clone();
+        let last = asked.as_array().and_then(|messages| messages.last()).expect("a message");
+        assert_eq!(last["content"], question);
+    }
+    terminal.press("\u{4}");
+    let (code, screen) = terminal.end().await;
+    assert_eq!(code, Some(0), "{screen}");
+}
+
+#[tokio::test]
 async fn a_named_chat_goes_on_and_each_line_of_a_pipe_is_a_question() {
     let upstream = Upstream::start();
     let server = Server::start(&upstream).await;

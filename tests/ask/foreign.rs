@@ -95,13 +95,17 @@ async fn progress_of_a_strange_form_is_no_harm() {
         chunk(json!({ "toolhand": { "type": "tool_end", "id": "c9", "tool": name } })),
         chunk(json!({ "toolhand": { "type": "tool_start", "id": "c1", "tool": name } })),
         chunk(json!({ "toolhand": { "type": "surprise", "id": 7 } })),
+        chunk(json!({ "toolhand": { "type": "hook", "message": "a\u{1b}[2J\nb" } })),
         chunk(json!({ "toolhand": "text" })),
     ];
 
     let ended = ask(&upstream, [steps, says("All.")].concat()).await;
 
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "All."));
-    assert_eq!(ended.stderr, "✓ R\\x1b[2J\\nead (0 ms, 0 characters)\n→ R\\x1b[2J\\nead\n");
+    assert_eq!(
+        ended.stderr,
+        "✓ R\\x1b[2J\\nead (0 ms, 0 characters)\n→ R\\x1b[2J\\nead\n! a hook says: a [2J b\n"
+    );
 }
 
 #[tokio::test]

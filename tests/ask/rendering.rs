@@ -136,3 +136,29 @@ async fn todo_lists_and_the_steps_of_agents_are_shown() {
         ended.stderr
     );
 }
+
+/// A notice of what a command has left, and what a hook says, are for the person at the terminal.
+#[tokio::test]
+async fn what_a_command_has_left_is_told() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream)
+        .free()
+        .environment("GIT_CONFIG_GLOBAL", "/dev/null")
+        .start()
+        .await;
+    let script = || {
+        upstream.round(calls(&[("c1", "Bash", json!({ "command": "git init -q inner" }))]));
+        upstream.round(says("Done.\n"));
+    };
+    let told = "! a command left a nested repository: ";
+
+    script();
+    let ended = Ask::of(&server, &["Go."]).run().await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "Done.\n"));
+    assert_eq!(ended.stderr.lines().filter(|line| line.starts_with(told)).count(), 1, "{ended:?}");
+
+    std::fs::remove_dir_all(server.workspace().join("inner")).expect("a repository");
+    script();
+    let ended = Ask::of(&server, &["--quiet", "Go."]).run().await;
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}

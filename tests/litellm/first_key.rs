@@ -4,57 +4,92 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::{Builder, Up, ask, drop_up};
 use crate::support::faults::{Asked, FaultUpstream, Step, answer};
 
-/// `(model, status line, the provider's words, what a client is told)`.
-const CASES: [(&str, &str, &str, &str); 4] = [
-    (
-        "wrong-key",
-        "401 U",
-        "invalid x-api-key",
-        "\"wrong-key\" (anthropic/wrong-key): the provider refuses the key: invalid x-api-key; check \
-         ANTHROPIC_API_KEY and start toolhand again",
-    ),
-    (
-        "gone",
-        "404 N",
-        "model: gone not found",
-        "\"gone\" (anthropic/gone): the provider has no such model: model: gone not found (it is \
-         asked with ANTHROPIC_API_KEY)",
-    ),
-    (
-        "overloaded",
-        "529 O",
-        "Overloaded",
-        "\"overloaded\" (anthropic/overloaded): the provider failed: Overloaded (it is asked with \
-         ANTHROPIC_API_KEY)",
-    ),
-    (
-        "limited",
-        "429 T",
-        "Slow down, please",
-        "\"limited\" (anthropic/limited): the provider's rate limit is reached: Slow down, please \
-         (it is asked with ANTHROPIC_API_KEY)",
-    ),
+/// What a provider answers, and what a client is told of it.
+struct Case {
+    model: &'static str,
+    status: &'static str,
+    body: &'static str,
+    told: &'static str,
+}
+
+const CASES: [Case; 7] = [
+    Case {
+        model: "anthropic/wrong-key",
+        status: "401 U",
+        body: r#"{"type": "error", "error": {"type": "x", "message": "invalid x-api-key"}}"#,
+        told: "the provider refuses the key: invalid x-api-key; check ANTHROPIC_API_KEY and start \
+               toolhand again",
+    },
+    Case {
+        model: "anthropic/gone",
+        status: "404 N",
+        body: r#"{"type": "error", "error": {"type": "x", "message": "model: gone not found"}}"#,
+        told: "the provider has no such model: model: gone not found (it is asked with \
+               ANTHROPIC_API_KEY)",
+    },
+    Case {
+        model: "anthropic/overloaded",
+        status: "529 O",
+        body: r#"{"type": "error", "error": {"type": "x", "message": "Overloaded"}}"#,
+        told: "the provider failed: Overloaded (it is asked with ANTHROPIC_API_KEY)",
+    },
+    Case {
+        model: "anthropic/limited",
+        status: "429 T",
+        body: r#"{"type": "error", "error": {"type": "x", "message": "Slow down, please"}}"#,
+        told: "the provider's rate limit is reached: Slow down, please (it is asked with \
+               ANTHROPIC_API_KEY)",
+    },
+    // What stands between the provider and us answers with a page.
+    Case {
+        model: "anthropic/behind-a-proxy",
+        status: "502 B",
+        body: "<html><head><title>502 Bad Gateway</title></head><h1>nginx</h1></html>",
+        told: "the provider failed: 502 Bad Gateway (it is asked with ANTHROPIC_API_KEY)",
+    },
+    Case {
+        model: "anthropic/blocked",
+        status: "403 F",
+        body: "<!DOCTYPE html><html><title>Blocked</title></html>",
+        told: "the provider refuses the key: Blocked; check ANTHROPIC_API_KEY and start toolhand \
+               again",
+    },
+    // Its key comes with a line break, which no header may have.
+    Case {
+        model: "openai/broke",
+        status: "429 T",
+        body: r#"{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}"#,
+        told: "the provider's rate limit is reached: You exceeded your quota (it is asked with \
+               OPENAI_API_KEY)",
+    },
 ];
+
+impl Case {
+    /// The name that clients know.
+    fn name(&self) -> &'static str {
+        self.model.split('/').next_back().expect("a name")
+    }
+}
 
 fn provider(request: &Asked) -> Vec<Step> {
     let model = request.json()["model"].as_str().expect("a model").to_owned();
-    let case = CASES.iter().find(|(name, ..)| *name == model);
-    let (_, status, message, _) = case.unwrap_or_else(|| panic!("no script for {model}"));
-    let body = json!({ "type": "error", "error": { "type": "x", "message": message } });
-    let body = body.to_string();
-    vec![Step::Bytes(answer(status, &["content-type: application/json"], body.as_bytes()))]
+    let case = CASES.iter().find(|case| case.name() == model);
+    let Case { status, body, .. } = case.unwrap_or_else(|| panic!("no script for {model}"));
+    let kind = if body.starts_with('<') { "text/html" } else { "application/json" };
+    vec![Step::Bytes(answer(status, &[&format!("content-type: {kind}")], body.as_bytes()))]
 }
 
 fn config(provider: &str) -> String {
-    let entries = CASES.map(|(model, ..)| {
+    let entries = CASES.map(|Case { model, .. }| {
+        let (kind, name) = model.split_once('/').expect("two parts");
+        let base = if kind == "openai" { "/v1" } else { "" };
         format!(
-            "  - model_name: {model}\n    litellm_params:\n      model: anthropic/{model}\n      \
-             api_base: {provider}\n      api_key: os.environ/ANTHROPIC_API_KEY\n"
+            "  - model_name: {name}\n    litellm_params:\n      model: {model}\n      \
+             api_base: {provider}{base}\n      api_key: os.environ/{}_API_KEY\n",
+            kind.to_uppercase()
         )
     });
     format!("model_list:\n{}", entries.concat())
@@ -81,21 +116,23 @@ async fn an_error_of_a_provider_names_it_and_where_to_look() {
     let builder = Builder::borrowing()
         .with_litellm(&config(base))
         .environment("ANTHROPIC_API_KEY", key)
+        .environment("OPENAI_API_KEY", "sk-proj-verysecretverysecret\r\n")
         .environment("TOOLHAND_UPSTREAM_BACKOFF", r#"["1ms", "1ms"]"#);
     let up = builder.start_aside().await;
 
-    for (model, _, _, expected) in CASES {
+    for case in CASES {
         let mut body = ask("Go on.");
-        body["model"] = model.into();
+        body["model"] = case.name().into();
         let refused = up.client().chat(&body).await.json();
+        let expected = format!("\"{}\" ({}): {}", case.name(), case.model, case.told);
         assert_eq!(refused["error"]["message"], expected);
     }
     let log = up.log();
-    assert!(!log.contains("Traceback") && !log.contains(key), "{log}");
+    assert!(!log.contains("Traceback") && !log.contains("verysecret"), "{log}");
     assert_eq!(log.matches("litellm.log").count(), 1, "{log}");
 
     let told = checked(&up);
-    assert!(told.contains("\nmodels: wrong-key, gone, overloaded, limited\n"), "{told}");
+    assert!(told.contains("\nmodels: wrong-key, gone, overloaded, limited, "), "{told}");
     drop_up(up).await;
 }
 

@@ -1,5 +1,6 @@
 //! The client goes away: what stops, what goes on, and what the next request is told of it.
 
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 use super::frontends::{builder, last_told, reads, server};
@@ -9,8 +10,9 @@ use crate::settings::client_keys::add;
 use crate::support::chunks::{call_head, call_piece, calls, end, gate, says, text};
 use crate::support::client::{Client, ask_streamed, with};
 use crate::support::server::Server;
-use crate::support::stream::Stream;
+use crate::support::stream::{Event, Stream};
 use crate::support::upstream::{Step, Upstream};
+use crate::support::watch;
 
 const PARTIAL: &str = "I have begun to tell you a long story about a needle in a haystack";
 
@@ -408,6 +410,198 @@ async fn the_same_list_after_a_turn_that_nobody_heard_is_told_what_it_did() {
 
     let told = last_told(&upstream);
     assert!(told.last().is_some_and(|message| message.contains("- Read")), "{told:?}");
+}
+
+/// A detached turn that has read the notes and runs a command; its client has left. Returns what its
+/// client was shown.
+async fn runs_unheard(
+    upstream: &Upstream,
+    server: &Server,
+    client: &Client,
+    is_seen: impl Fn(&Event) -> bool,
+) -> Vec<Event> {
+    for pipe in ["started", "held"] {
+        mkfifoat(CWD, server.workspace().join(pipe), Mode::RWXU).expect("a pipe");
+    }
+    upstream.round([vec![text("I look.")], reads()].concat());
+    let command = json!({ "command": "echo x >> runs; echo on > started; read x < held" });
+    upstream.round(calls(&[("c2", "Bash", command)]));
+    let detach = json!({ "toolhand": { "detach": true } });
+    let mut stream = client.stream(&with(ask_streamed("Read."), detach)).await;
+    stream.until(is_seen).await;
+    let pipe = server.workspace().join("started");
+    let started = tokio::task::spawn_blocking(move || std::fs::read(pipe));
+    watch("the command to run", started).await.expect("no panic").expect("a pipe");
+    let seen = stream.seen().to_vec();
+    stream.leave().await;
+    seen
+}
+
+fn is_text(event: &Event) -> bool {
+    !event.text().is_empty()
+}
+
+/// The card that the event shows.
+fn card(event: &Event) -> &Value {
+    match event {
+        Event::Chunk(chunk) => &chunk["item"],
+        _ => &Value::Null,
+    }
+}
+
+/// Lets the command of the turn that runs end, and then the turn.
+async fn ends_unheard(upstream: &Upstream, server: &Server, client: &Client) {
+    upstream.round(says("It is a needle."));
+    let pipe = server.workspace().join("held");
+    let on = tokio::task::spawn_blocking(move || std::fs::write(pipe, "on\n"));
+    on.await.expect("no panic").expect("a pipe");
+    none_runs(client).await;
+}
+
+#[tokio::test]
+async fn what_a_turn_does_that_goes_on_without_its_client_is_known_to_the_next_request() {
+    for shown in [None, Some("I look."), Some("I look")] {
+        let upstream = Upstream::start();
+        let server = builder(&upstream).free().start().await;
+        let client = server.client().header("x-openwebui-chat-id", "chat");
+        runs_unheard(&upstream, &server, &client, is_text).await;
+        upstream.round(says("Yes."));
+        let mut list = vec![user("Read.")];
+        list.extend(shown.map(assistant));
+        list.push(user("Sure?"));
+
+        assert_eq!(client.chat(&conversation(&list)).await.text(), "Yes.");
+
+        let told = last_told(&upstream);
+        let has = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+        assert_eq!((has("needle"), has("I look")), (1, 1), "{shown:?}: {told:#?}");
+        assert_eq!(has("tool: Error: still running"), 1, "{shown:?}: {told:#?}");
+        let newest = told.last().expect("a message");
+        assert!(newest.contains("still runs by itself"), "{told:#?}");
+        assert!(newest.ends_with("Sure?"), "{told:#?}");
+
+        ends_unheard(&upstream, &server, &client).await;
+        upstream.round(says("Fine."));
+        list.extend([assistant("Yes."), user("And now?")]);
+        client.chat(&conversation(&list)).await;
+
+        let told = last_told(&upstream);
+        let has = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+        assert_eq!((has("It is a needle."), has("assistant: Yes.")), (1, 1), "{told:#?}");
+        assert_eq!(has("tool: Error"), 0, "{shown:?}: {told:#?}");
+        assert_eq!(server.file("runs"), "x\n");
+    }
+}
+
+/// Without a chat id the cards of the turn that runs name it.
+#[tokio::test]
+async fn the_cards_of_a_turn_that_goes_on_without_its_client_name_it() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).free().start().await;
+    let client = server.client().header("x-toolhand-progress", "cards");
+    let is_bash = |event: &Event| card(event)["provider_function"]["name"] == "Bash";
+    let seen = runs_unheard(&upstream, &server, &client, is_bash).await;
+    let card = seen.iter().map(card).find(|item| item["name"] == "Read notes.txt");
+    let card = card.expect("the card of the first call");
+    let call = json!({ "id": card["call_id"], "type": "function",
+        "function": card["provider_function"] });
+    upstream.round(says("Yes."));
+
+    let list = [
+        user("Read."),
+        json!({ "role": "assistant", "content": "I look.", "tool_calls": [call] }),
+        json!({ "role": "tool", "tool_call_id": card["call_id"], "content": "needle" }),
+        user("Sure?"),
+    ];
+    client.chat(&conversation(&list)).await;
+
+    let told = last_told(&upstream);
+    let has = |words: &str| told.iter().any(|line| line.contains(words));
+    assert!(has("tool: Error: still running") && has("needle"), "{told:#?}");
+    ends_unheard(&upstream, &server, &client).await;
+    assert_eq!(server.file("runs"), "x\n");
+}
+
+/// It is a regenerate, and not told that nothing was done.
+#[tokio::test]
+async fn the_same_list_while_its_turn_goes_on_is_told_what_it_has_done() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).free().start().await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    runs_unheard(&upstream, &server, &client, is_text).await;
+    upstream.round(says("Again."));
+
+    assert_eq!(client.streamed(&streamed(&[user("Read.")])).await.text(), "Again.");
+
+    let told = last_told(&upstream);
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].contains("- Read") && told[0].contains("still running"), "{told:#?}");
+    upstream.round(says("Yes."));
+    let list = [user("Read."), assistant("Again."), user("Sure?")];
+    client.streamed(&streamed(&list)).await;
+    let told = last_told(&upstream);
+    assert_eq!(
+        told[1..],
+        ["assistant: Again.", "user: Sure?"],
+        "the other turn's steps: {told:#?}"
+    );
+    ends_unheard(&upstream, &server, &client).await;
+    assert_eq!(server.file("runs"), "x\n");
+}
+
+/// What a turn has said of a round that has not ended is not recorded yet.
+#[tokio::test]
+async fn the_beginning_of_an_answer_that_goes_on_without_its_client_is_told_once() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let client = server.client().header("x-openwebui-chat-id", "chat");
+    upstream.round(reads());
+    upstream.round(half("a needle."));
+    let detach = json!({ "toolhand": { "detach": true } });
+    let mut stream = client.stream(&with(ask_streamed("Read."), detach)).await;
+    assert_eq!(stream.until_text().await, "It is ");
+    stream.leave().await;
+    upstream.round(says("Yes."));
+    let mut list = vec![user("Read."), assistant("It is "), user("Sure?")];
+    client.chat(&conversation(&list)).await;
+
+    let told = last_told(&upstream);
+    let has = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+    assert_eq!((has("needle"), has("assistant: It is")), (1, 1), "{told:#?}");
+    assert!(told.last().is_some_and(|last| last.contains("still runs by itself")), "{told:#?}");
+
+    upstream.open("half");
+    none_runs(&client).await;
+    upstream.round(says("Fine."));
+    list.extend([assistant("Yes."), user("And now?")]);
+    client.chat(&conversation(&list)).await;
+    let told = last_told(&upstream);
+    let has = |words: &str| told.iter().filter(|line| line.contains(words)).count();
+    assert_eq!((has("It is a needle."), has("assistant: It is")), (1, 1), "{told:#?}");
+}
+
+/// With an id of the client's own, the next request waits for the turn.
+#[tokio::test]
+async fn a_session_of_its_own_name_waits_for_the_turn_that_goes_on_without_its_client() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).free().start().await;
+    let client = server.client().header("x-toolhand-session", "mine");
+    runs_unheard(&upstream, &server, &client, is_text).await;
+    let list = conversation(&[user("Read."), user("Sure?")]);
+    let next = async {
+        upstream.request(2).await;
+        upstream.round(says("Yes."));
+    };
+
+    let watching = server.client();
+    let ending = ends_unheard(&upstream, &server, &watching);
+    let (answer, (), ()) = tokio::join!(client.chat(&list), ending, next);
+
+    assert_eq!(answer.text(), "Yes.");
+    let told = last_told(&upstream);
+    let has = |words: &str| told.iter().any(|line| line.contains(words));
+    assert!(has("It is a needle.") && !has("tool: Error"), "{told:#?}");
+    assert_eq!(server.file("runs"), "x\n");
 }
 
 #[tokio::test]

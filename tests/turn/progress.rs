@@ -442,6 +442,39 @@ async fn the_output_of_a_running_command_grows_in_its_card() {
     );
 }
 
+/// A progress bar, and dots: nothing of it ends a line.
+#[tokio::test]
+async fn a_line_that_has_not_ended_grows_too() {
+    let bar = "printf '\\r10%%'; read x < held; printf '\\r20%%\\n'";
+    let dots = "printf ..; read x < held; printf '..\\n'";
+    for (command, running, ended) in [(bar, "10%", "20%"), (dots, "..", "....")] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).free().start().await;
+        for progress in ["cards", "events"] {
+            let let_go_on = held(&server);
+            upstream.round(calls(&[("c1", "Bash", json!({ "command": command }))]));
+            upstream.round(says("Done."));
+            let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": progress } }));
+            let mut stream = server.client().stream(&asked).await;
+
+            let in_card = format!("$ {command}\n\n{running}");
+            let shows = |event: &Event| {
+                let told = event.progress();
+                card_item(event)["arguments"] == in_card
+                    || (told["text"] == "" && told["unfinished"] == running)
+            };
+            stream.until(shows).await;
+            let_go_on();
+            let answer = stream.finish().await;
+
+            for (output, _) in answer.card_outputs() {
+                assert_eq!(output, ended);
+            }
+            std::fs::remove_file(server.workspace().join("held")).expect("the pipe");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_output_of_a_running_command_is_an_event() {
     let upstream = Upstream::start();
@@ -458,6 +491,46 @@ async fn the_output_of_a_running_command_is_an_event() {
 
     let told = answer.progress("tool_output");
     assert_eq!((&told[0]["id"], &told[0]["tool"]), (&json!("c1"), &json!("Bash")), "{told:?}");
+}
+
+/// What the model says of a command is not what it runs.
+#[tokio::test]
+async fn a_command_is_named_by_itself_wherever_it_is_told() {
+    let command = "# List the files\nrm -r precious\necho gone";
+    let input = json!({ "command": command, "description": "List the files" });
+    for progress in ["cards", "events", "reasoning"] {
+        let upstream = Upstream::start();
+        let server = Server::builder(&upstream).free().file("precious/a", "x\n").start().await;
+        upstream.round(calls(&[("c1", "Bash", input.clone())]));
+        upstream.round(says("Done."));
+        let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": progress } }));
+
+        let answer = server.client().streamed(&asked).await;
+
+        let cards = answer.card_items().into_iter().map(|item| item["name"].to_string());
+        let events = answer.progress("tool_start").into_iter().map(|it| it["argument"].to_string());
+        let told: Vec<String> = cards.chain(events).chain([answer.reasoning()]).collect();
+        let told = told.join("\n");
+        assert!(told.contains("rm -r precious …") && !told.contains("List the files"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_card_shows_at_most_10000_characters_of_an_output() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).free().start().await;
+    upstream.round(calls(&[("c1", "Bash", json!({ "command": "seq 1 3000" }))]));
+    upstream.round(says("Done."));
+    let asked = with(ask_streamed("Go."), json!({ "toolhand": { "progress": "cards" } }));
+
+    let answer = server.client().streamed(&asked).await;
+
+    let [(output, status)] = &answer.card_outputs()[..] else { panic!("{answer:?}") };
+    assert_eq!((output.chars().count(), status.as_str()), (10_000, "completed"));
+    assert!(output.starts_with("1\n2\n") && output.contains("\n… (13892 characters in all;"));
+    for item in answer.card_items().into_iter().filter(|item| item["type"] != "function_call") {
+        assert_eq!(item["output"].as_array().map(Vec::len), Some(1), "a list of parts: {item}");
+    }
 }
 
 /// Seven times "View Result from Read" would tell nothing.

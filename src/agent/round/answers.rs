@@ -17,6 +17,7 @@ use crate::execution::schedule::Position;
 use crate::ids::AgentId;
 use crate::text;
 use crate::tools::answer::AnswerText;
+use crate::tools::call_progress::ProgressText;
 use crate::tools::tool::ToolError;
 use crate::upstream::assemble::{AssembledCall, Slot};
 
@@ -109,11 +110,15 @@ impl Round {
     }
 
     /// What a call that runs tells of how far it is, as an event.
-    pub(in crate::agent) fn progress(&self, position: Position, text: String) -> Option<TurnEvent> {
+    pub(in crate::agent) fn progress(
+        &self,
+        position: Position,
+        told: ProgressText,
+    ) -> Option<TurnEvent> {
         let call = self.calls.get(position)?;
         let Progress::Running(running) = &call.progress else { return None };
         let (call_id, tool) = (running.id.clone(), call.tool.clone());
-        Some(TurnEvent::ToolProgress(Box::new(ToolLine { call_id, tool, text })))
+        Some(TurnEvent::ToolProgress(Box::new(ToolLine { call_id, tool, told })))
     }
 
     /// Records a tool's answer, and emits its end. A call that was answered by the judgement

@@ -26,7 +26,7 @@ impl TurnState {
             return self.ask(Duration::ZERO, effects);
         }
         if self.attempts.was_empty() && fault.may_be_an_empty_answer() {
-            return self.still_empty(effects);
+            return self.still_empty(Some(fault), effects);
         }
         if self.attempts.delivery() == Delivery::Whole && fault.is_an_empty_answer() {
             return self.empty(effects);

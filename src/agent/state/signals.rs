@@ -16,6 +16,7 @@ use crate::hooks::HookOutcome;
 use crate::openai::chunk::Chunk;
 use crate::openai::usage::Usage;
 use crate::tools::answer::AnswerText;
+use crate::tools::call_progress::ProgressText;
 use crate::upstream::{Fault, Lesson, RequestBody};
 
 /// An event that the turn must react to.
@@ -55,7 +56,7 @@ pub(crate) enum Event {
     /// A running call tells how far it is.
     Progress {
         position: Position,
-        line: String,
+        told: ProgressText,
     },
     /// A subagent of a call does something.
     Agent {

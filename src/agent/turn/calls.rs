@@ -358,8 +358,8 @@ impl CallTask {
         let tell: Tell = Arc::new(move |event| {
             let _ = agent_reporter.send(Event::Agent { position, event });
         });
-        let progress = CallProgress::new(move |line| {
-            let _ = reporter.send(Event::Progress { position, line });
+        let progress = CallProgress::new(move |told| {
+            let _ = reporter.send(Event::Progress { position, told });
         });
         let agent = self.subagents.zip(self.slot);
         let agent = agent.map(|(subagents, slot)| subagents.for_call(slot, resumption, tell));

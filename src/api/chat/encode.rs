@@ -28,6 +28,7 @@ use crate::openai::usage::Usage;
 use crate::progress_lines;
 use crate::sessions::request::Progress;
 use crate::sessions::running::shape::Envelope;
+use crate::tools::call_progress::ProgressText;
 use crate::tools::todos::Todo;
 use crate::tools::tool::ToolError;
 
@@ -245,8 +246,13 @@ impl Encoder {
     /// Only for programs: a line of reasoning for each would bury the model's own.
     fn tool_progress(&mut self, line: &ToolLine, out: &mut Vec<u8>) {
         if self.progress == Progress::Events {
-            let ToolLine { call_id, tool, text } = line;
-            let event = json!({ "type": "tool_output", "id": call_id, "tool": tool, "text": text });
+            let ToolLine { call_id, tool, told } = line;
+            let ProgressText { lines, unfinished } = told;
+            let mut event =
+                json!({ "type": "tool_output", "id": call_id, "tool": tool, "text": lines });
+            if !unfinished.is_empty() {
+                event["unfinished"] = unfinished.as_str().into();
+            }
             self.event(&event, out);
         }
     }

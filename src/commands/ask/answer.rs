@@ -11,6 +11,7 @@ use super::error::{AskError, ErrorKind};
 use super::reply::Expected;
 use crate::openai::chunk::{BadChunk, Chunk, Delta, FinishReason};
 use crate::openai::error_object::ErrorObject;
+use crate::progress_lines;
 use crate::text::shortened;
 use crate::tools::todos::Todo;
 
@@ -35,6 +36,8 @@ pub(super) enum Shown {
     Agent(AgentEvent),
     /// The model's todo list as it is now.
     Todos(Vec<Todo>),
+    /// A line for the person that no call's own line tells.
+    Notice(String),
     ToolEnded(ToolEnd),
 }
 
@@ -62,11 +65,16 @@ pub(super) struct ToolEnd {
     pub(super) error: Option<String>,
 }
 
-/// Lines that a running command has printed, or how far another call is.
+/// What a running command has printed, or how far another call is.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct ToolOutput {
     pub(super) id: String,
+    /// Whole lines.
+    #[serde(default)]
     pub(super) text: String,
+    /// The line that has not ended, as it is now.
+    #[serde(default)]
+    pub(super) unfinished: String,
 }
 
 /// What an agent does.
@@ -96,6 +104,8 @@ enum Progress {
     ToolOutput(ToolOutput),
     Subagent(AgentEvent),
     Todo { todos: Vec<Todo> },
+    Hook { message: String },
+    LeftBehind { message: String },
     ToolEnd(ToolEnd),
     Approval(Asked),
     Question(Asked),
@@ -178,7 +188,11 @@ impl Answer {
                 self.asked.clear();
                 self.question_was_told = false;
             }
-            Progress::ToolOutput(_) | Progress::Subagent(_) | Progress::Todo { .. } => {}
+            Progress::ToolOutput(_)
+            | Progress::Subagent(_)
+            | Progress::Todo { .. }
+            | Progress::Hook { .. }
+            | Progress::LeftBehind { .. } => {}
         }
         match event {
             Progress::ToolStart(start) => Some(Shown::ToolStarted(start)),
@@ -187,6 +201,10 @@ impl Answer {
                 Some(Shown::Agent(event))
             }
             Progress::Todo { todos } => Some(Shown::Todos(todos)),
+            Progress::Hook { message } => Some(Shown::Notice(progress_lines::hook_said(&message))),
+            Progress::LeftBehind { message } => {
+                Some(Shown::Notice(progress_lines::left_behind(&message)))
+            }
             Progress::ToolEnd(end) => Some(Shown::ToolEnded(end)),
             _ => None,
         }

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::client::{Client, Question};
 use super::error::{AskError, ErrorKind};
 use super::screen::Screen;
-use super::{Connection, READER_GONE, Server, converse, output, reply, report};
+use super::{Connection, READER_GONE, Server, converse, output, pasted, reply, report};
 use crate::commands::signals::{INTERRUPTED, TERMINATED};
 use crate::config::environment::Variables;
 use crate::secret::Secret;
@@ -24,9 +24,10 @@ use crate::secret::Secret;
 const PROMPT: &str = "you > ";
 
 const AFTER_HELP: &str = "\
-Each line is a question; one that ends with \\ goes on in the next. The model remembers what was
-said and done: all of it is one session, and --session goes on with an earlier one. Ctrl-C cancels
-the answer that comes, and at the prompt it ends the chat, as Ctrl-D does.
+Each line is a question; one that ends with \\ goes on in the next, and lines that are pasted
+together are one. The model remembers what was said and done: all of it is one session, and
+--session goes on with an earlier one. Ctrl-C cancels the answer that comes, and at the prompt it
+ends the chat, as Ctrl-D does.
 
 The answer goes to stdout, all else to stderr, as `toolhand ask` has it. Without a terminal the
 questions are the lines of stdin, and nothing is approved.";
@@ -96,6 +97,8 @@ pub(super) async fn talk(flags: Flags, variables: Variables) -> io::Result<u8> {
 /// Reads the next question. `None` at the end of the input.
 async fn question(is_terminal: bool) -> Result<Option<String>, AskError> {
     let mut lines = String::new();
+    // What was typed while the answer came is one question a line.
+    let may_be_pasted = is_terminal && !pasted::has_line().await;
     if is_terminal {
         output::to_stderr(PROMPT);
     }
@@ -108,6 +111,11 @@ async fn question(is_terminal: bool) -> Result<Option<String>, AskError> {
         }
         lines.push_str(line);
         if !lines.trim().is_empty() {
+            if may_be_pasted {
+                lines.push('\n');
+                lines.push_str(&pasted::rest().await?);
+            }
+            lines.truncate(lines.trim_end().len());
             return Ok(Some(lines));
         }
         lines.clear();

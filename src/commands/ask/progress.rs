@@ -59,6 +59,8 @@ struct Running {
     since: Instant,
     /// The last lines that it has printed, or the steps of its agent.
     lines: VecDeque<String>,
+    /// The line that it has begun, as it is now: a progress bar, or dots.
+    unfinished: String,
     /// What its agent does now.
     step: Option<String>,
 }
@@ -90,14 +92,24 @@ impl Progress {
         let label = format!("{tool} {argument}");
         let since = Instant::now();
         let id = start.id.clone();
-        self.running.push(Running { id, label, since, lines: VecDeque::new(), step: None });
+        self.running.push(Running {
+            id,
+            label,
+            since,
+            lines: VecDeque::new(),
+            unfinished: String::new(),
+            step: None,
+        });
     }
 
     /// A running command has printed something. The last lines of it stand above the spinner until it
-    /// ends; where there is none they are written as they come.
+    /// ends; where there is none they are written as they end.
     pub(super) fn printed(&mut self, output: &ToolOutput) {
         for line in shown(&output.text).lines() {
             self.add_line(&output.id, line.to_owned());
+        }
+        if let Some(running) = self.running_call(&output.id) {
+            running.unfinished = in_one_line(&output.unfinished);
         }
     }
 
@@ -126,6 +138,15 @@ impl Progress {
         for line in shown(&checklist(todos)).lines() {
             to_stderr(&format!("{INDENT}{line}\n"));
         }
+    }
+
+    /// The person is told of something that stands in no line of a call.
+    pub(super) fn notice(&mut self, line: &str) {
+        if self.style == ProgressStyle::Quiet {
+            return;
+        }
+        self.clear();
+        to_stderr(&shown(line));
     }
 
     fn add_line(&mut self, id: &str, line: String) {
@@ -171,13 +192,11 @@ impl Progress {
         self.frame = (self.frame + 1) % FRAMES.len();
         let width = width();
         let mut drawing = cleared(self.drawn.max(1));
-        let lines = self.running.iter().find(|running| !running.lines.is_empty());
-        let lines = lines.map(|running| &running.lines).into_iter().flatten();
-        self.drawn = 1;
+        let shown = self.running.iter().map(|running| running.shown(width));
+        let lines = shown.into_iter().find(|lines| !lines.is_empty()).unwrap_or_default();
+        self.drawn = 1 + lines.len();
         for line in lines {
-            let line = fitting(line, width.saturating_sub(INDENT.len() + 1));
             _ = writeln!(drawing, "{INDENT}{FAINT}{line}{RESET}");
-            self.drawn += 1;
         }
         let line = spinner_line(FRAMES[self.frame], &self.label(), width);
         to_stderr(&format!("{drawing}{}", coloured(&line, CYAN)));
@@ -205,6 +224,19 @@ impl Progress {
     }
 }
 
+impl Running {
+    /// The last lines, as they fit above the spinner.
+    fn shown(&self, width: usize) -> Vec<String> {
+        let columns = width.saturating_sub(INDENT.len() + 1);
+        let mut lines: Vec<String> = self.lines.iter().map(|line| fitting(line, columns)).collect();
+        if !self.unfinished.is_empty() {
+            // What changes of it is at its end.
+            lines.push(fitting_end(&self.unfinished, columns));
+        }
+        lines.split_off(lines.len().saturating_sub(DRAWN_LINES))
+    }
+}
+
 /// The name and argument as they may be shown.
 fn subject(tool: &str, argument: Option<&str>) -> (String, String) {
     (in_one_line(tool), in_one_line(argument.unwrap_or_default()))
@@ -228,9 +260,19 @@ fn spinner_line(frame: char, label: &str, width: usize) -> String {
 }
 
 /// The beginning of a text that fits into so many columns.
-fn fitting(text: &str, mut columns: usize) -> String {
-    let mut fitting = String::new();
-    for c in text.chars() {
+fn fitting(text: &str, columns: usize) -> String {
+    fitting_chars(text.chars(), columns).into_iter().collect()
+}
+
+/// The end of a text that fits into so many columns.
+fn fitting_end(text: &str, columns: usize) -> String {
+    fitting_chars(text.chars().rev(), columns).into_iter().rev().collect()
+}
+
+/// As many of the characters as fit into so many columns.
+fn fitting_chars(chars: impl Iterator<Item = char>, mut columns: usize) -> Vec<char> {
+    let mut fitting = Vec::new();
+    for c in chars {
         // The terminal may show a character beyond ASCII two columns wide.
         let wide = match c {
             '\t' => 8,
@@ -289,6 +331,23 @@ mod tests {
         assert_eq!(spinner_line('⠋', "abcdef", 7), "⠋ abcd");
         assert_eq!(spinner_line('⠋', "東京東京", 7), "⠋ 東京");
         assert_eq!(spinner_line('⠋', "abc", 1), "⠋ ");
+    }
+
+    #[test]
+    fn of_a_line_that_has_not_ended_the_end_is_drawn() {
+        let mut progress = Progress::new(ProgressStyle::Quiet);
+        let start = ToolStart { id: "c1".into(), tool: "Bash".into(), argument: None };
+        progress.started(&start);
+        let mut print = |text: &str, unfinished: &str| {
+            let (text, unfinished) = (text.to_owned(), unfinished.to_owned());
+            progress.printed(&ToolOutput { id: "c1".to_owned(), text, unfinished });
+            progress.running[0].shown(10)
+        };
+        assert_eq!(print("", "10%"), ["10%"]);
+        assert_eq!(print("1\n2\n3\n4\n5\n", "20%"), ["1", "2", "3", "4", "5", "20%"]);
+        assert_eq!(print("6\n", "123456789"), ["2", "3", "4", "5", "6", "3456789"]);
+        assert_eq!(print("7\n", ""), ["2", "3", "4", "5", "6", "7"]);
+        assert_eq!(print("", "a\u{1b}[31mb"), ["3", "4", "5", "6", "7", "1b[31mb"]);
     }
 
     #[test]

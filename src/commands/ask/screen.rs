@@ -124,6 +124,10 @@ impl Screen {
                 self.begin_line()?;
                 self.progress.todos(todos);
             }
+            Shown::Notice(line) => {
+                self.begin_line()?;
+                self.progress.notice(line);
+            }
             Shown::ToolEnded(end) => {
                 self.begin_line()?;
                 self.progress.ended(end);

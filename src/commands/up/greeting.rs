@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::app::running_server;
 use crate::commands::invocation::{Invocation, shell_word};
 use crate::commands::style::Style;
+use crate::text::shown_line;
 
 /// The client key of the chain.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +37,10 @@ impl<'a> Access<'a> {
 pub(super) struct Greeting<'a> {
     pub(super) address: SocketAddr,
     pub(super) access: Access<'a>,
+    /// The model that the examples ask, and `ask` where none is named.
     pub(super) model: &'a str,
+    /// The names of all models.
+    pub(super) models: &'a [String],
     /// The question in the printed examples.
     pub(super) request: &'a str,
     /// The variables that would enable more models, each with the models.
@@ -66,11 +70,16 @@ impl fmt::Display for Greeting<'_> {
         let style = self.style;
         writeln!(f, "\n  base URL  {}", style.strong(&self.base()))?;
         writeln!(f, "  key       {}", style.strong(&self.key()))?;
+        if !self.models.is_empty() {
+            writeln!(f, "  models    {}", self.listed_models())?;
+        }
         if !self.left_out.is_empty() {
             writeln!(f, "  left out  {}", style.faint(&self.left_out.join("; ")))?;
         }
         let ask = self.invocation.command(["ask", self.request]);
         writeln!(f, "\nAsk it:\n\n  {}", style.command(&ask))?;
+        let chat = self.invocation.command(["chat"]);
+        writeln!(f, "\nor talk with it:\n\n  {}", style.command(&chat))?;
         writeln!(f, "\nor with curl:\n\n  {}", style.command(&self.curl()))?;
         let sdk = style.command(&self.sdk());
         writeln!(f, "\nor with the OpenAI SDK (pip install openai):\n\n  {sdk}\n")
@@ -80,6 +89,25 @@ impl fmt::Display for Greeting<'_> {
 impl Greeting<'_> {
     fn base(&self) -> String {
         running_server::base_url(self.address)
+    }
+
+    /// The names of the models, the one that is asked first.
+    fn listed_models(&self) -> String {
+        /// An operator's configuration may have hundreds.
+        const MAX_NAMES: usize = 12;
+        let others: Vec<&String> = self.models.iter().filter(|name| *name != self.model).collect();
+        let mut listed = self.style.strong(self.model);
+        if !others.is_empty() {
+            listed.push_str(" (asked where none is named)");
+        }
+        for name in others.iter().take(MAX_NAMES) {
+            listed.push_str(", ");
+            listed.push_str(&shown_line(name));
+        }
+        match others.len().saturating_sub(MAX_NAMES) {
+            0 => listed,
+            more => format!("{listed} and {more} more"),
+        }
     }
 
     fn key(&self) -> String {
@@ -145,7 +173,8 @@ mod tests {
         let greeting = Greeting {
             address: SocketAddr::from(([127, 0, 0, 1], 8787)),
             access,
-            model: "demo",
+            model: "sonnet",
+            models: &["demo", "sonnet", "gpt-5.6"].map(str::to_owned),
             request: "read README.md",
             left_out: &left_out,
             invocation: &Invocation::new("target/debug/toolhand", None),
@@ -162,19 +191,24 @@ mod tests {
 
           base URL  http://127.0.0.1:8787/v1
           key       in /home/me/.local/share/toolhand/api-key
+          models    sonnet (asked where none is named), demo, gpt-5.6
           left out  sonnet, opus: set ANTHROPIC_API_KEY; gpt-5.6: set OPENAI_API_KEY
 
         Ask it:
 
           target/debug/toolhand ask "read README.md"
 
+        or talk with it:
+
+          target/debug/toolhand chat
+
         or with curl:
 
-          curl -sS http://127.0.0.1:8787/v1/chat/completions -H "Authorization: Bearer $(cat /home/me/.local/share/toolhand/api-key)" -H 'Content-Type: application/json' -d '{"model":"demo","messages":[{"role":"user","content":"read README.md"}]}'
+          curl -sS http://127.0.0.1:8787/v1/chat/completions -H "Authorization: Bearer $(cat /home/me/.local/share/toolhand/api-key)" -H 'Content-Type: application/json' -d '{"model":"sonnet","messages":[{"role":"user","content":"read README.md"}]}'
 
         or with the OpenAI SDK (pip install openai):
 
-          python3 -c 'from openai import OpenAI; client = OpenAI(base_url="http://127.0.0.1:8787/v1", api_key=open("/home/me/.local/share/toolhand/api-key").read().strip()); print(client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "read README.md"}]).choices[0].message.content)'
+          python3 -c 'from openai import OpenAI; client = OpenAI(base_url="http://127.0.0.1:8787/v1", api_key=open("/home/me/.local/share/toolhand/api-key").read().strip()); print(client.chat.completions.create(model="sonnet", messages=[{"role": "user", "content": "read README.md"}]).choices[0].message.content)'
         "#);
     }
 

@@ -28,6 +28,8 @@ pub(super) struct LitellmConfig {
     pub(super) left_out: Vec<String>,
     /// The same for clients that ask for such a model.
     pub(super) model_hints: ModelHints,
+    /// What LiteLLM gets of the variables.
+    pub(super) variables: Variables,
 }
 
 impl LitellmConfig {
@@ -47,14 +49,16 @@ impl LitellmConfig {
             let origins = models::origins(&yaml);
             let offered = origins.keys().cloned().collect();
             let model_hints = ModelHints { offered, origins, ..ModelHints::default() };
-            let model_hints = with_keys(model_hints, variables);
-            return Ok(Self { path, yaml, left_out: Vec::new(), model_hints });
+            let variables = models::without_blanks(variables, &yaml);
+            let model_hints = with_keys(model_hints, &variables);
+            return Ok(Self { path, yaml, left_out: Vec::new(), model_hints, variables });
         }
-        let chosen = shipped(variables);
+        let variables = models::without_blanks(variables, SHIPPED);
+        let chosen = shipped(&variables);
         let path = write_config(directory, &chosen.yaml)?;
         let left_out = chosen.hints();
-        let model_hints = with_keys(chosen.model_hints(), variables);
-        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml })
+        let model_hints = with_keys(chosen.model_hints(), &variables);
+        Ok(Self { path, left_out, model_hints, yaml: chosen.yaml, variables })
     }
 }
 
@@ -70,7 +74,7 @@ fn with_keys(mut hints: ModelHints, variables: &Variables) -> ModelHints {
 /// The models that our own configuration would offer with these variables, and those that it would
 /// leave out.
 pub(in crate::commands) fn shipped_hints(variables: &Variables) -> ModelHints {
-    shipped(variables).model_hints()
+    shipped(&models::without_blanks(variables, SHIPPED)).model_hints()
 }
 
 /// Selects the part of our own configuration that can work with these variables.

@@ -4,10 +4,13 @@
 //! Our own `litellm-config.yaml` is read line by line; a test checks that it has this form. An
 //! operator's, which is used unchanged, may have any layout of lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
+use crate::config::environment::Variables;
+use crate::demo_model;
 use crate::upstream::{ModelHints, ModelOrigin};
 
 /// How LiteLLM's configuration refers to a variable.
@@ -105,12 +108,20 @@ fn scalar<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The first model of a configuration in any layout.
-pub(super) fn first(yaml: &str) -> Option<&str> {
-    let name = yaml.lines().find_map(|line| {
-        line.trim_start().trim_start_matches("- ").trim_start().strip_prefix("model_name:")
-    })?;
-    Some(name.split(" #").next()?.trim().trim_matches(['"', '\'']))
+/// The models of a configuration in any layout, each once and in its order.
+pub(super) fn names(yaml: &str) -> Vec<String> {
+    let lines = yaml
+        .lines()
+        .filter_map(|line| scalar(line.trim_start().trim_start_matches("- "), "model_name"));
+    let names: IndexSet<&str> = lines.collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// The model that is asked where none is named: the first that is a model, and not the demo. A
+/// name with `*` stands for many.
+pub(super) fn usual(names: &[String]) -> &str {
+    let is_model = |name: &&String| !name.contains('*') && *name != demo_model::MODEL;
+    names.iter().find(is_model).map_or(demo_model::MODEL, String::as_str)
 }
 
 impl ModelChoice {
@@ -130,6 +141,18 @@ impl ModelChoice {
         };
         self.left_out.iter().map(hint).collect()
     }
+}
+
+/// The variables, of which those that the configuration refers to lose the white space around their
+/// values: a key that was read from a file often ends with a line break, and no header may have one.
+pub(super) fn without_blanks(given: &Variables, yaml: &str) -> Variables {
+    let named: HashSet<&str> = variables(yaml).collect();
+    let trimmed = |(name, value): (&OsString, &OsString)| {
+        let is_named = name.to_str().is_some_and(|name| named.contains(name));
+        let text = value.to_str().filter(|_| is_named);
+        (name.clone(), text.map_or_else(|| value.clone(), |text| text.trim().into()))
+    };
+    given.iter().map(trimmed).collect()
 }
 
 fn variables(entry: &str) -> impl Iterator<Item = &str> {
@@ -182,11 +205,24 @@ litellm_settings:
     }
 
     #[test]
-    fn the_first_model_is_found_in_any_layout() {
-        assert_eq!(first(OURS), Some("demo"));
-        assert_eq!(first("model_list:\n- model_name: \"a b\" # c\n"), Some("a b"));
-        assert_eq!(first("-   litellm_params: {}\n    model_name: 'x'\n"), Some("x"));
-        assert_eq!(first("# nothing\n"), None);
+    fn the_models_are_found_in_any_layout() {
+        assert_eq!(names("model_list:\n- model_name: \"a b\" # c\n"), ["a b"]);
+        assert_eq!(names("-   litellm_params: {}\n    model_name: 'x'\n"), ["x"]);
+        assert_eq!(names("- model_name: b\n- model_name: a\n- model_name: b\n"), ["b", "a"]);
+        assert_eq!(names("# nothing\n"), [""; 0]);
+    }
+
+    #[test]
+    fn the_demo_model_is_asked_only_where_there_is_no_other() {
+        let check = |names: &[&str], expected: &str| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(usual(&names), expected, "{names:?}");
+        };
+        check(&["demo", "sonnet", "opus"], "sonnet");
+        check(&["demo", "ollama/*"], "demo");
+        check(&["*", "b"], "b");
+        check(&[], "demo");
+        assert_eq!(usual(&names(OURS)), "sonnet");
     }
 
     #[test]
@@ -219,6 +255,17 @@ litellm_settings:
         assert_eq!(ours["demo"], origin("openai/demo", &[]));
         assert_eq!(ours["opus"], origin("anthropic/claude-opus-5-5", &["ANTHROPIC_API_KEY"]));
         assert_eq!(ours["ollama/*"], origin("ollama_chat/*", &["OLLAMA_API_BASE"]));
+    }
+
+    #[test]
+    fn a_key_loses_the_white_space_around_it() {
+        let given = [("OPENAI_API_KEY", "sk-1\r\n"), ("GEMINI_API_KEY", " \n"), ("PS1", "> ")];
+        let given: Variables = given.into_iter().collect();
+        let given = without_blanks(&given, OURS);
+        let value = |name| given.get(name).and_then(|value| value.to_str());
+        assert_eq!(value("OPENAI_API_KEY"), Some("sk-1"));
+        assert_eq!(value("GEMINI_API_KEY"), None);
+        assert_eq!(value("PS1"), Some("> "));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::sessions::transcript::{self, Step};
 #[derive(Debug)]
 pub(super) struct Start {
     way: Way,
-    /// What interrupted attempts at the same request have done.
+    /// What attempts at the same request have done, or that the turn before has not ended.
     note: Option<String>,
 }
 
@@ -58,7 +58,8 @@ enum Users {
 
 /// How the turn begins; `None` if there is nothing to do.
 pub(super) fn start(chain: &Chain, request: &Request) -> Result<Option<Start>, ApiError> {
-    let note = transcript::note(&request.found.attempts);
+    let Found { attempts, path, .. } = &request.found;
+    let note = transcript::note(attempts).or_else(|| transcript::note_of_last(path));
     Ok(way(chain, request)?.map(|way| Start { way, note }))
 }
 

@@ -59,6 +59,16 @@ impl Log {
         })
     }
 
+    /// The text of the answer by now.
+    pub(super) fn said(&self) -> String {
+        let texts = self.events.iter().filter_map(|event| match event {
+            TurnEvent::Text(text) => Some(text.as_str()),
+            TurnEvent::Raw(delta) => delta.text.as_deref(),
+            _ => None,
+        });
+        texts.collect()
+    }
+
     /// The events up to `cursor`.
     pub(super) fn until(&self, cursor: Cursor) -> Vec<TurnEvent> {
         let whole = cursor.event.min(self.events.len());

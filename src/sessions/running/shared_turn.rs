@@ -324,6 +324,17 @@ impl SharedTurn {
         self.over.is_cancelled()
     }
 
+    /// Whether it goes on though nobody listens.
+    pub(super) fn is_unattended(&self) -> bool {
+        let may_go_on = self.policy != DisconnectPolicy::Stop && !self.stop.is_cancelled();
+        may_go_on && self.state().subscribers == 0
+    }
+
+    /// What the turn has said by now; `None` if that is not kept.
+    pub(super) fn said_so_far(&self) -> Option<String> {
+        self.state().log.as_ref().map(|kept| kept.log.said())
+    }
+
     /// Whether events are kept, so that others may hear them.
     pub(super) fn is_kept(&self) -> bool {
         self.state().is_kept()

@@ -10,7 +10,7 @@ use super::{Found, Search};
 use crate::agent::asking::question_text::{codes_in, folded, shows};
 use crate::agent::asking::reply::codes_of_reply;
 use crate::ids::{ApprovalId, SessionId};
-use crate::sessions::matching::{self, Point};
+use crate::sessions::matching::Point;
 use crate::sessions::record::TurnRecord;
 use crate::store::rows::{ApprovalRow, TurnStatus};
 use crate::store::{ApprovalKey, StoreError, TurnKey};
@@ -92,7 +92,7 @@ impl Search<'_> {
             && let Some(id) = next.pop()
         {
             let rows = self.store.turns(self.scope, TurnKey::Id(id)).await?;
-            for mut turn in self.records(matching::turns(rows)).await? {
+            for mut turn in self.records(self.read(rows)).await? {
                 // By now it may have been taken up.
                 self.refresh(&mut turn).await?;
                 if asks(&turn, &row.id) && asking.iter().all(|known| known.row.id != turn.row.id) {

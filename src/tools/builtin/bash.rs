@@ -112,6 +112,15 @@ impl BashInput {
     }
 }
 
+/// The first line of a command that does something, for a line about the call. What the model says
+/// of the command would be its words alone.
+fn first_line(command: &str) -> String {
+    let is_told = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let mut lines = command.lines().map(str::trim).filter(is_told);
+    let first = lines.next().unwrap_or_else(|| command.trim());
+    if lines.next().is_some() { format!("{first} …") } else { first.to_owned() }
+}
+
 impl Bash {
     pub(crate) fn new(
         runner: Runner,
@@ -231,9 +240,7 @@ impl Tool for Bash {
     }
 
     fn headline(&self, input: &BashInput) -> String {
-        let described = input.described();
-        let shown = described.as_ref().unwrap_or(&input.command);
-        shown.trim().lines().next().unwrap_or_default().to_owned()
+        first_line(&input.command)
     }
 
     async fn preview(

@@ -12,13 +12,30 @@ use crate::openai::error_object::ErrorObject;
 /// LiteLLM's names of errors in front of the provider's words, such as
 /// `litellm.BadRequestError: OpenAIException - `.
 static PREFIX: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"^\s*(?:(?:litellm\.)?\w+(?:Error|Exception): |\w+(?:Error|Exception) - )")
-        .expect("a regular expression")
+    Regex::new(
+        r"^\s*(?:(?:litellm\.)?\w+(?:Error|Exception): |\w+(?:Error|Exception)(?: \w+Error)? - )",
+    )
+    .expect("a regular expression")
 });
 
+/// What Python prints of its own objects, such as `ssl:<ssl.SSLContext object at 0x7f00>`.
+static PYTHON_OBJECT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?: ?\b\w+:)?<[\w.]+ object at 0x[0-9a-fA-F]+>").expect("a regular expression")
+});
+
+/// The title of an HTML page.
+static TITLE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(?is)<title[^>]*>(.*?)</title>").expect("a regular expression"));
+
 /// What LiteLLM adds behind the provider's words.
-const SUFFIXES: [&str; 4] =
-    ["\nmodel=", "\n\nLiteLLM: ", " Received Model Group=", "No fallback model group found"];
+const SUFFIXES: [&str; 6] = [
+    "\nmodel=",
+    "\n\nLiteLLM: ",
+    " Received Model Group=",
+    "No fallback model group found",
+    " Handle with `litellm.",
+    "Traceback (most recent call last)",
+];
 
 /// Words of texts that give no reason.
 const EMPTY_WORDS: [&str; 54] = [
@@ -78,13 +95,18 @@ const EMPTY_WORDS: [&str; 54] = [
     "your",
 ];
 
-/// The provider's sentence, redacted; `None` if there is none.
+/// The provider's sentence, redacted; `None` if there is none. Of a page it is the title.
 pub(super) fn of(error: &ErrorObject) -> Option<String> {
-    if is_page(&error.message) {
-        return None;
-    }
-    let sentence = redact(&words(&error.message));
+    let words =
+        if is_page(&error.message) { title(&error.message)? } else { words(&error.message) };
+    let sentence = redact(&words);
     (!sentence.is_empty()).then_some(sentence)
+}
+
+/// The title of a page. Python prints its line breaks as `\n`.
+fn title(page: &str) -> Option<String> {
+    let title = TITLE.captures(page)?.get(1)?.as_str().replace("\\n", " ");
+    Some(title.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Whether the text gives no reason for the refusal.
@@ -108,12 +130,18 @@ pub(super) fn has_any(text: &str, words: &[&str]) -> bool {
 /// Whether the text is an HTML page, such as a proxy's. Some providers put a status in such
 /// brackets.
 pub(super) fn is_page(message: &str) -> bool {
-    let name = message.trim_start().strip_prefix('<');
+    let name = without_frame(message).strip_prefix('<');
     name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '!'))
 }
 
 /// The provider's words, without what LiteLLM puts around them.
 pub(super) fn words(message: &str) -> String {
+    let text = without_frame(message);
+    quoted(text).unwrap_or_else(|| PYTHON_OBJECT.replace_all(text, "").trim().to_owned())
+}
+
+/// The text that LiteLLM has put words of its own around.
+fn without_frame(message: &str) -> &str {
     let mut text = message;
     for suffix in SUFFIXES {
         text = text.split(suffix).next().unwrap_or_default();
@@ -122,7 +150,13 @@ pub(super) fn words(message: &str) -> String {
     while let Some(prefix) = PREFIX.find(text) {
         text = &text[prefix.end()..];
     }
-    quoted(text).unwrap_or_else(|| text.trim().to_owned())
+    bytes_literal(text.trim())
+}
+
+/// The text in bytes that Python has printed, `b'…'`.
+fn bytes_literal(text: &str) -> &str {
+    let inside = |quote: char| text.strip_prefix('b')?.strip_prefix(quote)?.strip_suffix(quote);
+    inside('\'').or_else(|| inside('"')).unwrap_or(text)
 }
 
 /// The sentence in a body that the text quotes as JSON.
@@ -187,6 +221,35 @@ mod tests {
     fn a_page_and_an_empty_text_are_no_sentence() {
         assert_eq!(of(&error("<html><h1>413</h1></html>")), None);
         assert_eq!(of(&error(" \n")), None);
+        assert_eq!(
+            of(&error("litellm.APIError: Traceback (most recent call last):\n  File")),
+            None
+        );
+    }
+
+    #[test]
+    fn of_a_page_the_title_is_told() {
+        let page = "<html><head><title>\n 502 Bad  Gateway</title></head><h1>no</h1></html>";
+        check(page, "502 Bad Gateway");
+        check(
+            &format!("litellm.BadGatewayError: AnthropicException BadGatewayError - b'{page}'"),
+            "502 Bad Gateway",
+        );
+        check("<!DOCTYPE html><TITLE lang=en>Blocked</TITLE>{\"message\": \"x\"}", "Blocked");
+        check("litellm.APIError: XException - b'<html><title>\\n No</title>'", "No");
+        assert!(says_nothing(&error(&format!("AnthropicException - b'{page}'"))));
+    }
+
+    #[test]
+    fn what_python_prints_of_itself_is_left_out() {
+        check(
+            "litellm.InternalServerError: AnthropicException - Cannot connect to host here:9 \
+             ssl:<ssl.SSLContext object at 0x7fdf94ece720> [Connect call failed]. Handle with \
+             `litellm.InternalServerError`.",
+            "Cannot connect to host here:9 [Connect call failed].",
+        );
+        check("OpenAIException - b'no such thing'", "no such thing");
+        check("Overloaded\nTraceback (most recent call last):\n  File \"x\"", "Overloaded");
     }
 
     #[test]

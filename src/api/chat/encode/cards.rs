@@ -159,7 +159,7 @@ impl Cards {
     /// the call for finished.
     fn printed(&mut self, line: &ToolLine) -> Vec<Item> {
         let Some(card) = self.executing(&line.call_id) else { return Vec::new() };
-        card.running.push(&line.text);
+        card.running.tell(&line.told);
         vec![card.call()]
     }
 

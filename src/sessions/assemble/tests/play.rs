@@ -1,6 +1,7 @@
 //! Plays turns against a store in memory, and records them as the agent does.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -242,7 +243,8 @@ impl World {
         let chain = self.chain(list);
         let loading = Loading::new(&MemoryBudget::new(usize::MAX));
         let (store, known) = (&*self.store, &*self.known);
-        let search = Search { store, known, loading: &loading, scope: self.scope, chain: &chain };
+        let (loading, unattended, scope, chain) = (&loading, &HashMap::new(), self.scope, &chain);
+        let search = Search { store, known, loading, unattended, scope, chain };
         let found = async {
             match &self.named {
                 Some(session) => search.in_session(session).await,

@@ -23,10 +23,10 @@ use crate::permissions::{Lacked, OpenedCommand, Permit, SecondRun};
 use crate::processes::confinement::Confinement;
 use crate::processes::sandbox::Confined;
 use crate::processes::{
-    Command, CommandOutput, EndCause, Exit, FinalDirectory, Finished, KeepOutput, Limits, RunError,
-    Runner, Running, StopReason,
+    Command, CommandOutput, EndCause, Exit, FinalDirectory, Finished, KeepOutput, LatestOutput,
+    Limits, RunError, Runner, Running, StopReason,
 };
-use crate::tools::call_progress::CallProgress;
+use crate::tools::call_progress::{CallProgress, ProgressText};
 use crate::tools::tasks::{Conclude, NewTask, OutputFile, TaskEnd, TaskPlace};
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
 use crate::workspace::Workspace;
@@ -298,18 +298,19 @@ async fn while_told<T>(
     progress: &CallProgress,
 ) -> T {
     let mut wait = pin!(wait);
-    let mut told = 0;
+    let mut told = LatestOutput::default();
     loop {
         tokio::select! {
             biased;
             done = &mut wait => return done,
             () = sleep(TELLING_INTERVAL) => {}
         }
-        let (lines, end) = output.lines_since(told, MAX_TOLD);
-        told = end;
-        if !lines.is_empty() {
-            progress.tell(lines);
+        let latest = output.latest_since(told.end, MAX_TOLD);
+        if !latest.lines.is_empty() || latest.unfinished != told.unfinished {
+            let (lines, unfinished) = (latest.lines.clone(), latest.unfinished.clone());
+            progress.tell(ProgressText { lines, unfinished });
         }
+        told = latest;
     }
 }
 

@@ -276,7 +276,8 @@ fn the_headline_is_one_line() {
     };
     let headline = |input| Bash::headline(&bash(), &input);
 
-    assert_eq!(headline(input("make\nmake test", None)), "make");
-    assert_eq!(headline(input("make", Some("Builds it"))), "Builds it");
-    assert_eq!(headline(input("\n make", Some(" "))), "make");
+    assert_eq!(headline(input("make\nmake test", None)), "make …");
+    assert_eq!(headline(input("make", Some("Builds it"))), "make");
+    assert_eq!(headline(input("\n # Builds it\n make\n# so\n", Some(" "))), "make");
+    assert_eq!(headline(input("# nothing\n", None)), "# nothing");
 }

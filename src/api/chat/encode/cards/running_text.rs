@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::agent::agent_event::AgentStep;
 use crate::progress_lines;
 use crate::text;
+use crate::tools::call_progress::ProgressText;
 
 /// The most that is shown, in bytes. Each update sends all of it.
 const MAX_BYTES: usize = 4_000;
@@ -17,22 +18,37 @@ const LEFT_OUT: &str = "…\n";
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningText {
     text: Arc<str>,
+    /// A line behind it that has not ended, and may be redrawn.
+    unfinished: Option<Arc<str>>,
     /// What an agent does now, in a line.
     step: Option<Arc<str>>,
 }
 
 impl RunningText {
     /// Nothing has been printed yet where there is none.
-    pub(super) fn text(&self) -> Option<&str> {
-        Some(&*self.text).filter(|text| !text.is_empty())
+    pub(super) fn text(&self) -> Option<String> {
+        let text = match &self.unfinished {
+            Some(unfinished) => shortened(&[&*self.text, &**unfinished].concat()),
+            None => self.text.to_string(),
+        };
+        (!text.is_empty()).then_some(text)
     }
 
     pub(super) fn step(&self) -> Option<&str> {
         self.step.as_deref()
     }
 
-    /// Adds lines that a command has printed, or one that tells how far a call is.
-    pub(super) fn push(&mut self, lines: &str) {
+    /// Adds what a command has printed, or a line that tells how far a call is.
+    pub(super) fn tell(&mut self, told: &ProgressText) {
+        if !told.lines.is_empty() {
+            self.push(&told.lines);
+        }
+        let unfinished = Some(told.unfinished.as_str()).filter(|line| !line.is_empty());
+        self.unfinished = unfinished.map(Arc::from);
+    }
+
+    /// Adds whole lines.
+    fn push(&mut self, lines: &str) {
         let mut text = [&*self.text, lines].concat();
         if !text.ends_with('\n') {
             text.push('\n');
@@ -99,6 +115,25 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_has_not_ended_is_shown_until_another_takes_its_place() {
+        let mut running = RunningText::default();
+        let mut check = |lines: &str, unfinished: &str, shown: Option<&str>| {
+            let (lines, unfinished) = (lines.to_owned(), unfinished.to_owned());
+            running.tell(&ProgressText { lines, unfinished });
+            assert_eq!(running.text().as_deref(), shown);
+        };
+        check("", "", None);
+        check("", "10%", Some("10%"));
+        check("", "20%", Some("20%"));
+        check("first\n", "..", Some("first\n.."));
+        check("...\n", "", Some("first\n...\n"));
+        let long = "é".repeat(MAX_BYTES);
+        running.tell(&ProgressText { lines: String::new(), unfinished: long });
+        let text = running.text().unwrap();
+        assert!(text.len() <= MAX_BYTES && text.ends_with("éé"), "{text}");
+    }
+
+    #[test]
     fn a_step_that_has_ended_stands_once() {
         let step = |tool: &str| AgentStep::ToolStarted {
             call_id: "c".to_owned(),
@@ -117,7 +152,7 @@ mod tests {
         });
         assert_eq!(running.step(), Some("Grep a.rs"));
         let expected = "→ Grep a.rs\n✓ Read a.rs (2 ms, 7 characters)\n";
-        assert_eq!(running.text(), Some(expected));
+        assert_eq!(running.text().as_deref(), Some(expected));
         assert!(!running.push_step(&AgentStep::Started { description: "d".to_owned() }));
     }
 }
