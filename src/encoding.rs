@@ -343,9 +343,12 @@ mod tests {
     #[test]
     fn outside_19_an_exact_text_may_have_a_mark_and_is_not_guessed() {
         let read = |bytes: &[u8]| exact_text(bytes.to_vec());
-        for bytes in
-            ["für".as_bytes(), b"\xef\xbb\xbff\xc3\xbcr", b"\xff\xfef\0\xfc\0r\0", b"\xfe\xff\0f\0\xfc\0r"]
-        {
+        for bytes in [
+            "für".as_bytes(),
+            b"\xef\xbb\xbff\xc3\xbcr",
+            b"\xff\xfef\0\xfc\0r\0",
+            b"\xfe\xff\0f\0\xfc\0r",
+        ] {
             assert_eq!(read(bytes).as_deref(), Ok("für"));
         }
         assert_eq!(read(b"f\xfcr").unwrap_err(), "is not UTF-8");

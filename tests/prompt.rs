@@ -252,7 +252,8 @@ async fn outside_39_instructions_that_are_no_text_are_named_in_check_and_once_in
     let server = Server::builder(&upstream).start().await;
     let workspace = server.workspace();
     fs::write(workspace.join("AGENTS.md"), b"Use tabs.\0\0\x01").expect("a file");
-    fs::write(workspace.join("CLAUDE.md"), b"Gr\xfc\xdfe aus K\xf6ln. @picture.md").expect("a file");
+    fs::write(workspace.join("CLAUDE.md"), b"Gr\xfc\xdfe aus K\xf6ln. @picture.md")
+        .expect("a file");
     fs::write(workspace.join("picture.md"), b"\x89PNG\r\n\x1a\n\0\0").expect("a file");
     for _ in 0..2 {
         let words = words(&server, &upstream).await;

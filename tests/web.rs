@@ -254,8 +254,7 @@ async fn outside_23_24_what_the_head_of_an_answer_names_is_told() {
 
 #[tokio::test]
 async fn outside_27_a_wrong_type_and_an_unnamed_encoding_do_not_hide_a_text() {
-    let wide: Vec<u8> =
-        "No mark, but wide.\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let wide: Vec<u8> = "No mark, but wide.\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
     let latin = b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n";
     let site = Site::start(vec![
         ("/a.ts", page_of("200 OK", "video/mp2t", "let x: number = 1;\n")),
@@ -265,6 +264,7 @@ async fn outside_27_a_wrong_type_and_an_unnamed_encoding_do_not_hide_a_text() {
         ("/latin", page_of("200 OK", "application/octet-stream", latin)),
         ("/entities", html("<p>&#1605;&#1740;&zwnj;&#1582;&#1608;&#1575;&#1607;&#1605;")),
         ("/png", page_of("200 OK", "image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")),
+        ("/avif", page_of("200 OK", "application/octet-stream", b"\0\0\0\x1cftypavif\0\0\0\0")),
         ("/gzip", page_of("200 OK", "text/x-log", b"\x1f\x8b\x08\0\0\0\0\0\0\x03")),
     ]);
     let upstream = Upstream::start();
@@ -277,6 +277,7 @@ async fn outside_27_a_wrong_type_and_an_unnamed_encoding_do_not_hide_a_text() {
         ("/latin", "Gr\u{fc}\u{df}e aus K\u{f6}ln, sch\u{f6}n!"),
         ("/entities", "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}"),
         ("/png", "of the type image/png"),
+        ("/avif", "of the type application/octet-stream"),
         ("/gzip", "Error: "),
     ] {
         let answer = fetched(&server, &upstream, &site.url(path)).await;

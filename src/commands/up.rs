@@ -115,7 +115,8 @@ impl Chain {
     ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let config = LitellmConfig::new(flags.litellm.litellm_config.as_deref(), &directory, variables)?;
+        let config =
+            LitellmConfig::new(flags.litellm.litellm_config.as_deref(), &directory, variables)?;
         let demo = config
             .yaml
             .contains(DEMO_BASE)

@@ -239,7 +239,9 @@ impl<'a> Expansion<'a> {
             Value::Object(members) if place.members == Members::Keywords => {
                 self.expand_schema(members, place)?
             }
-            Value::Object(members) => Value::Object(self.expand_members(members, place, |_, _| true)?),
+            Value::Object(members) => {
+                Value::Object(self.expand_members(members, place, |_, _| true)?)
+            }
             Value::Array(items) => {
                 let items = items.iter().map(|item| self.expand(item, place.deeper()));
                 Value::Array(items.collect::<Result<_, _>>()?)

@@ -569,13 +569,13 @@ mod tests {
             &json!({ "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a"] }),
         );
         check(&json!({ "properties": ["a"] }), &json!({}));
-        check(
-            &json!({ "type": "integer", "enum": ["1", "2"] }),
-            &json!({ "enum": ["1", "2"] }),
-        );
+        check(&json!({ "type": "integer", "enum": ["1", "2"] }), &json!({ "enum": ["1", "2"] }));
         check(&json!({ "type": "string", "const": null }), &json!({ "type": "string" }));
         check(&json!({ "type": "string", "enum": [null] }), &json!({ "type": "string" }));
-        check(&json!({ "type": "number", "enum": [1, 2.5] }), &json!({ "type": "number", "enum": [1, 2.5] }));
+        check(
+            &json!({ "type": "number", "enum": [1, 2.5] }),
+            &json!({ "type": "number", "enum": [1, 2.5] }),
+        );
     }
 
     #[test]

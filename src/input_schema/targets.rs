@@ -194,7 +194,8 @@ mod tests {
         let a = |reference: &str| json!({ "a": { "$ref": reference } });
         for reference in ["#/definitions/F", "#/components/schemas/F", "F", "#F", "x.json#/$defs/F"]
         {
-            let schema = json!({ "properties": a(reference), "$defs": { "F": { "type": "null" } } });
+            let schema =
+                json!({ "properties": a(reference), "$defs": { "F": { "type": "null" } } });
             check(&schema, "#/$defs/F");
         }
         let schema = json!({ "properties": a("#/$defs/a%20b%25"), "definitions": { "a b%": {} } });

@@ -204,7 +204,8 @@ impl EndWatcher {
         kept: StderrTail,
     ) -> (Messages<BufReader<pipe::Receiver>>, ServerInput<pipe::Sender>) {
         let PipedProcess { stdin, stdout, stderr, mut tree } = process;
-        let (messages, output_end) = Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout), requests);
+        let (messages, output_end) =
+            Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout), requests);
         // A call that is not read is not answered in time either.
         let (input, input_end) = ServerInput::to(stdin, settings.timeout);
         self.0.spawn(async move {

@@ -73,13 +73,9 @@ struct Lines {
 
 impl<R: AsyncBufRead + Unpin> Messages<R> {
     /// The receiver hears why nothing more comes, unless the messages are dropped before.
-    pub(super) fn of(
-        output: R,
-        requests: StdioRequests,
-    ) -> (Self, oneshot::Receiver<LinesEnd>) {
+    pub(super) fn of(output: R, requests: StdioRequests) -> (Self, oneshot::Receiver<LinesEnd>) {
         let (ended, end) = oneshot::channel();
-        let lines =
-            Lines { line: Vec::new(), noise: 0, budget: RequestBudget::new(), requests };
+        let lines = Lines { line: Vec::new(), noise: 0, budget: RequestBudget::new(), requests };
         (Self { output, lines, message: Vec::new(), read: 0, ended: Some(ended) }, end)
     }
 

@@ -83,10 +83,12 @@ mod tests {
             sleep(Duration::from_secs(600)).await;
             drop(open);
             sleep(PATIENCE / 2).await;
-            drop(streams.opened());
+            let again = streams.opened();
+            sleep(PATIENCE).await;
+            drop(again);
         };
         let (waited, ()) = tokio::join!(ended, closing);
-        assert_eq!(waited, Duration::from_secs(600) + PATIENCE / 2 + PATIENCE);
+        assert_eq!(waited, Duration::from_secs(600) + PATIENCE / 2 + 2 * PATIENCE);
 
         streams.refused();
         let began = Instant::now();

@@ -4,9 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, ClientNotification, RequestId, ServerJsonRpcMessage};
 use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};

@@ -337,7 +337,8 @@ mod tests {
         assert_eq!((server.command.as_deref(), server.args.len()), (Some("npx"), 2));
         let server = read(json!({ "command": "/my programs/server" }));
         assert_eq!(server.command.as_deref(), Some("/my programs/server"));
-        let server = read(json!({ "command": { "path": "npx", "args": ["-y"], "env": { "A": 1 } } }));
+        let server =
+            read(json!({ "command": { "path": "npx", "args": ["-y"], "env": { "A": 1 } } }));
         assert_eq!((server.command.as_deref(), server.args.join(" ")), (Some("npx"), "-y".into()));
         assert_eq!(server.env["A"], "1");
         let server = read(json!({ "transport": { "type": "http", "url": "https://x.org" } }));
@@ -348,11 +349,13 @@ mod tests {
         assert_eq!((server.command, server.cwd), (None, None));
         assert_eq!((server.headers["X-A"].as_str(), server.headers["X-D"].as_str()), ("b:c", "5"));
         let server = read(json!({ "command": "x", "url": "", "env": ["A=b=c", "D="] }));
-        assert_eq!((server.url, server.env["A"].as_str(), server.env["D"].as_str()), (None, "b=c", ""));
+        assert_eq!(
+            (server.url, server.env["A"].as_str(), server.env["D"].as_str()),
+            (None, "b=c", "")
+        );
         let why = |written: Value| WrittenServer::of(&written).unwrap_err();
         assert_eq!(why(json!({ "env": { "A": [] } })), "`env.A` is no text");
         assert_eq!(why(json!({ "args": "x" })), "`args` is no list");
         assert_eq!(why(json!({ "env": ["A"] })), "`env` is no object");
-
     }
 }

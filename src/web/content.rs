@@ -68,7 +68,7 @@ impl ContentType {
             "text/html" | XHTML => Ok(Kind::Html),
             "" => Ok(kind_by_content(body)),
             _ if is_text => Ok(Kind::Text),
-            _ if is_readable(body) => Ok(kind_by_content(body)),
+            other if is_readable(body, is_of_binaries(other)) => Ok(kind_by_content(body)),
             "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
             other => Err(FetchError::Type(other.to_owned())),
         }
@@ -132,11 +132,19 @@ fn is_plain(body: &[u8]) -> bool {
     !body.windows(2).any(is_markup)
 }
 
-/// Whether the bytes are text.
-fn is_readable(body: &[u8]) -> bool {
+/// Whether what has this type is hardly ever text.
+fn is_of_binaries(essence: &str) -> bool {
+    ["image/", "audio/", "video/", "font/"].iter().any(|kind| essence.starts_with(kind))
+}
+
+/// Whether the bytes are text, in an encoding that needs no guess if it `must_be_sure`.
+fn is_readable(body: &[u8], must_be_sure: bool) -> bool {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let is_whole = sample.len() == body.len();
     let Ok(decoded) = encoding::text_of(sample, is_whole) else { return false };
+    if must_be_sure && decoded.doubt.is_some() {
+        return false;
+    }
     // Short binary data may have no NUL, but it has characters that no text has.
     let is_odd = |c: &char| c.is_control() && !c.is_ascii_whitespace() && *c != '\u{1b}';
     let chars = decoded.text.chars();
@@ -359,7 +367,9 @@ mod tests {
         }
         for wrong in ["image/png", "audio/x-mpegurl", "video/mp2t", "font/woff2"] {
             assert_eq!(kind(wrong, b"let x: number = 1;\n"), Ok(Kind::Text), "{wrong}");
-            assert!(kind(wrong, b"\x89PNG\r\n\x1a\n").is_err() && kind(wrong, b"").is_err());
+            for binary in [&b"\x89PNG\r\n\x1a\n"[..], b"\x89PNG", b"Gr\xfc\xdfe", b""] {
+                assert!(kind(wrong, binary).is_err(), "{wrong} {binary:?}");
+            }
         }
         for page in ["text/html", "application/xhtml+xml"] {
             for text in ["# Title\n\n- one\n- two\n", "{\"a\": [1, 2]}", "a < b && c", ""] {

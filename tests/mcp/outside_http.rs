@@ -75,7 +75,9 @@ async fn outside_47_an_error_in_any_body_ends_its_call_and_the_session_stays() {
     const TEXT: &str = "content-type: text/plain";
     const EVENTS: &str = "content-type: text/event-stream";
     let rpc = |id: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no such row"}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no such row"}}}}"#
+        )
     };
     let event = |id: &str| format!("event: message\ndata: {}\n\n", rpc(id));
     let cases: Vec<(&str, &str, String, &str)> = vec![
@@ -175,7 +177,8 @@ async fn outside_16_a_session_that_is_lost_under_any_status_is_begun_anew() {
 
 #[tokio::test]
 async fn outside_47_an_answer_to_another_request_ends_a_call_whose_stream_stays_open() {
-    let error = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": 1, "message": "no row" } });
+    let error =
+        json!({ "jsonrpc": "2.0", "id": null, "error": { "code": 1, "message": "no row" } });
     let site = FaultUpstream::start(Arc::new(move |asked: &Asked| {
         if asked.head.method() != "POST" {
             return vec![Step::Bytes(answer("405 Method Not Allowed", &[], b""))];
@@ -191,4 +194,26 @@ async fn outside_47_an_answer_to_another_request_ends_a_call_whose_stream_stays_
     let upstream = Upstream::start();
     let server = start(&upstream, &site).await;
     has(&called(&server, &upstream).await, &["Error: ", "the MCP server web refuses this: no row"]);
+}
+
+#[tokio::test]
+async fn outside_16_a_401_to_the_list_of_tools_is_told_as_a_missing_key() {
+    let challenge = "www-authenticate: Bearer realm=\"x\"";
+    for line in [JSON, challenge] {
+        let site = FaultUpstream::start(Arc::new(move |asked: &Asked| {
+            if asked.head.method() != "POST" {
+                return vec![Step::Bytes(answer("405 Method Not Allowed", &[], b""))];
+            }
+            let request = asked.json();
+            let body =
+                b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1,\"message\":\"no key\"}}";
+            vec![Step::Bytes(match request["method"].as_str() {
+                Some("tools/list") => answer("401 Unauthorized", &[line], body),
+                _ => usual(&request),
+            })]
+        }));
+        let upstream = Upstream::start();
+        let server = start(&upstream, &site).await;
+        until(&server, "it to want a key", |state| state["state"] == "needs_auth").await;
+    }
 }

@@ -89,7 +89,8 @@ pub(super) fn open_end(text: &str) -> Option<usize> {
     let end = (0..lines.len()).find(|at| ends(*at)).unwrap_or(lines.len());
     let (frontmatter, behind) = lines.split_at(end);
     let is_read = |line: &&str| key_of(line).is_some_and(|(key, _)| kind_of(key).is_some());
-    if !frontmatter.iter().any(is_key) || behind.iter().any(is_read) {
+    let begins_with_key = frontmatter.iter().find(|line| !is_empty(line)).is_some_and(is_key);
+    if !begins_with_key || behind.iter().any(is_read) {
         return None;
     }
     Some(frontmatter.iter().map(|line| line.len()).sum())
@@ -256,10 +257,7 @@ mod tests {
             check(&text, &format!(r#"{{"description":"a: b","user-invocable":{meant}}}"#));
         }
         check("description: a: b\nmaxTurns: '10'", r#"{"description":"a: b","maxTurns":10}"#);
-        check(
-            "description: a: b\nuser-invocable:\nmaxTurns:\n",
-            r#"{"description":"a: b"}"#,
-        );
+        check("description: a: b\nuser-invocable:\nmaxTurns:\n", r#"{"description":"a: b"}"#);
     }
 
     #[test]

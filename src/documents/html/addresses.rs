@@ -182,7 +182,9 @@ mod tests {
         ] {
             assert_eq!(of(None, links), (String::new(), b.to_owned()), "{links:?}");
         }
-        for links in [&["</b>; rel=next"][..], &["/b; rel=canonical"], &["</b"], &["<page>; rel=canonical"]] {
+        for links in
+            [&["</b>; rel=next"][..], &["/b; rel=canonical"], &["</b"], &["<page>; rel=canonical"]]
+        {
             assert_eq!(of(None, links).1, "", "{links:?}");
         }
     }

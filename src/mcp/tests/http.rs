@@ -517,7 +517,10 @@ async fn outside_47_a_request_that_is_only_accepted_ends_unless_a_stream_can_bri
         .await;
         let (servers, answer) = called(&server).await;
         let why = answer.unwrap_err().0;
-        assert!(why.contains("it has taken the request (HTTP 202), and no stream is open"), "{why}");
+        assert!(
+            why.contains("it has taken the request (HTTP 202), and no stream is open"),
+            "{why}"
+        );
         assert!(why.ends_with("whether it took effect is unknown"), "{why}");
         assert_eq!(servers.states()[0].state, McpState::Ready);
     }
@@ -573,8 +576,7 @@ async fn outside_47_an_error_that_cannot_be_read_ends_its_call() {
     };
     for is_event in [true, false] {
         let server = server_where(move |request: Value| async move {
-            let message =
-                json!({"jsonrpc": "2.0", "id": request["id"], "error": "no such row"});
+            let message = json!({"jsonrpc": "2.0", "id": request["id"], "error": "no such row"});
             let answer = if is_event { event(&message) } else { Json(message).into_response() };
             (request["method"] == "tools/call").then_some(answer)
         })
