@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::flags::RunningServerFlags;
+use super::flags::ServeFlags;
 use super::signals::{Outcome, run_to_outcome};
 use super::{Failure, print_result, say};
 use crate::app::services::Services;
@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    flags: RunningServerFlags,
+    flags: ServeFlags,
 }
 
 pub(crate) fn run(flags: &Flags, variables: &Variables) -> Result<ExitCode, Failure> {

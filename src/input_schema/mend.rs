@@ -156,7 +156,7 @@ impl Mending {
             }
             _ if LIMITS.contains(&keyword) => number(value),
             _ if COUNTS.contains(&keyword) => count(value),
-            "pattern" => value.as_str().map(|pattern| without_delimiters(pattern).into()),
+            "pattern" => value.as_str().map(|pattern| of_ecmascript(pattern).into()),
             _ if TEXTS.contains(&keyword) => value.is_string().then(|| value.clone()),
             _ => Some(value.clone()),
         }
@@ -314,6 +314,20 @@ fn flag(value: &Value) -> Option<Value> {
         Value::Bool(_) => Some(value.clone()),
         Value::String(text) => text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool),
         _ => None,
+    }
+}
+
+/// A pattern as ECMAScript has it, where another language has other signs for its ends.
+fn of_ecmascript(pattern: &str) -> String {
+    let pattern = without_delimiters(pattern);
+    let pattern = match pattern.strip_prefix("\\A") {
+        Some(rest) => format!("^{rest}"),
+        None => pattern,
+    };
+    let end = ["\\Z", "\\z"].into_iter().find_map(|end| pattern.strip_suffix(end));
+    match end.filter(|before| !before.ends_with('\\')) {
+        Some(before) => format!("{before}$"),
+        None => pattern,
     }
 }
 
@@ -588,6 +602,9 @@ mod tests {
             ("^/api/", "^/api/"),
             ("/^a$/what", "/^a$/what"),
             ("/", "/"),
+            ("\\Aabc\\Z", "^abc$"),
+            ("\\Aabc\\z", "^abc$"),
+            ("abc\\\\Z", "abc\\\\Z"),
         ] {
             check(&json!({ "pattern": written }), &json!({ "pattern": meant }));
         }

@@ -11,8 +11,7 @@ use crate::turn::told;
 /// A schema, and arguments that its server takes.
 type Case = (Value, Value);
 
-/// A server of a tool for each schema, which answers with the arguments. Further members of a tool
-/// stand in `beside`.
+/// A server of these tools, which answers with the arguments of a call.
 async fn start(upstream: &Upstream, tools: &[Value]) -> Server {
     let script = json!({ "tools": tools, "on_call": [{ "echo": 1 }] });
     allowed(upstream, &[("s", script, "")]).start().await
