@@ -413,7 +413,7 @@ async fn outside_38_to_44_agents_and_skills_of_other_programs_count_whatever_the
         "- twice: Twice.",
         "- dots: *Every* dot",
         "- quoted: It's \"quoted\": yes",
-        "- hint: Hint.",
+        "- hint [--strict] [--json]: Hint.",
     ] {
         assert!(prompt.contains(line), "no {line} in {prompt}");
     }

@@ -111,7 +111,8 @@ impl McpLauncher {
     ) -> Option<PathBuf> {
         let sandbox = self.sandboxes.for_command(command)?;
         sandbox.level().await?;
-        let (launcher, name) = (self.clone(), server.kept_name());
+        let launcher = self.clone();
+        let name = server.kept_name();
         FILES.run(move || launcher.kept_directory(&name)).await.ok().flatten()
     }
 

@@ -128,8 +128,12 @@ pub(super) async fn http_transport(
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
     // It would send calls again.
     config.reinit_on_expired_session = false;
-    let (waiting, listening) = (WaitingRequests::default(), ListeningStreams::default());
-    let client = HttpClient { client, broken, waiting, listening };
+    let client = HttpClient {
+        client,
+        broken,
+        waiting: WaitingRequests::default(),
+        listening: ListeningStreams::default(),
+    };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 

@@ -38,8 +38,8 @@ async fn odd_instructions(
     workspace: &Arc<Workspace>,
     is_trusted: bool,
 ) -> Vec<String> {
-    let (permissions, home) =
-        (services.permissions.with_workspace(Arc::clone(workspace)), services.home.clone());
+    let permissions = services.permissions.with_workspace(Arc::clone(workspace));
+    let home = services.home.clone();
     let read = move |files: &UnaskedFiles| WorkspaceWords::read(files, &home, is_trusted).odd;
     // The disk does not answer: the server will say so.
     let odd = permissions.read_unasked(read).await.unwrap_or_default();
