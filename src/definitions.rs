@@ -179,6 +179,18 @@ impl Definitions {
         }
     }
 
+    /// Tells the log of a file with instructions that says nothing to the model, or is read in a
+    /// doubtful way, once.
+    pub(crate) fn log_instructions(&self, path: &Path, reason: &str, is_left_out: bool) {
+        let is_new = sync::lock(&self.logged).insert((path.to_owned(), reason.to_owned()));
+        let path = path.display();
+        match (is_new, is_left_out) {
+            (false, _) => {}
+            (true, true) => tracing::warn!(%path, reason, "a file of instructions is left out"),
+            (true, false) => tracing::warn!(%path, reason, "a file of instructions is odd"),
+        }
+    }
+
     /// The skill as its file holds it now. Blocks. The error is a sentence.
     pub(crate) fn open_skill(
         &self,

@@ -77,6 +77,30 @@ pub(crate) fn text_of(bytes: &[u8], is_whole: bool) -> Result<DecodedText, Binar
     Ok(DecodedText { text, doubt })
 }
 
+/// The text of a file in which each sign counts: in UTF-8, or in what its byte order mark says.
+/// The error follows the name of the file.
+pub(crate) fn exact_text(bytes: Vec<u8>) -> Result<String, String> {
+    let Some(encoding) = Encoding::by_mark(&bytes).filter(|_| !is_utf_32(&bytes)) else {
+        return String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned());
+    };
+    let (text, is_damaged) = encoding.decode(&bytes);
+    if is_damaged {
+        return Err(format!("has bytes that are no text in {}", encoding.name()));
+    }
+    Ok(text.into_owned())
+}
+
+/// The encoding of a text that says nothing of it. Such a text may hold NUL characters.
+pub(crate) fn guessed(bytes: &[u8]) -> &'static encoding_rs::Encoding {
+    let sample = &bytes[..bytes.len().min(SAMPLE_BYTES)];
+    let is_whole = sample.len() == bytes.len();
+    if let Ok(encoding) = Encoding::recognise(sample, is_whole) {
+        return encoding.charset;
+    }
+    let without: Vec<u8> = sample.iter().copied().filter(|byte| *byte != 0).collect();
+    Encoding::recognise(&without, is_whole).map_or(UTF_8, |encoding| encoding.charset)
+}
+
 impl Encoding {
     pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false };
 
@@ -315,6 +339,22 @@ mod tests {
         assert_eq!(read(b"%PDF-1.7\n"), Err(Binary("a PDF document")));
         let cut = text_of(&"für".as_bytes()[..2], false).unwrap();
         assert_eq!((cut.text.as_str(), cut.doubt), ("f", None));
+    }
+
+    #[test]
+    fn outside_19_an_exact_text_may_have_a_mark_and_is_not_guessed() {
+        let read = |bytes: &[u8]| exact_text(bytes.to_vec());
+        for bytes in [
+            "für".as_bytes(),
+            b"\xef\xbb\xbff\xc3\xbcr",
+            b"\xff\xfef\0\xfc\0r\0",
+            b"\xfe\xff\0f\0\xfc\0r",
+        ] {
+            assert_eq!(read(bytes).as_deref(), Ok("für"));
+        }
+        assert_eq!(read(b"f\xfcr").unwrap_err(), "is not UTF-8");
+        assert_eq!(read(b"\xff\xfe\0\0f\0\0\0").unwrap_err(), "is not UTF-8");
+        assert!(read(b"\xff\xfe\0\xd8").unwrap_err().contains("no text in UTF-16LE"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod patterns;
 mod references;
 mod report;
 mod simplified;
+mod targets;
 mod unrolled;
 mod visible;
 
@@ -92,7 +93,7 @@ impl InputSchema {
         budget: &mut SchemaBudget,
     ) -> Result<Self, SchemaFault> {
         let ExpandedSchema { schema: mut whole, size, mut left_out, branches } =
-            foreign::expanded(schema)?;
+            foreign::expanded(schema, budget)?;
         budget.take(size)?;
         left_out.extend(patterns::keep_usable(&mut whole, budget)?);
         let validator = foreign_validator(&whole).unwrap_or_else(|error| {

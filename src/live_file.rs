@@ -11,8 +11,8 @@ use std::io::{self, ErrorKind, Seek as _};
 
 pub(crate) use self::own_file::OwnFile;
 use crate::clock;
+use crate::encoding;
 use crate::named_file;
-use crate::text::BYTE_ORDER_MARK;
 use crate::workspace::FileVersion;
 
 /// A file that changed later than this before it was read is read once more: a second change
@@ -146,10 +146,7 @@ fn read_once(file: &mut File, source: &impl FileSource, most: u64) -> Result<Rea
     let (bytes, metadata) = named_file::read_open(file, most).map_err(shown)?;
     source.check(&metadata)?;
     let after = file.metadata().map_err(shown)?;
-    let mut text = String::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
-    if text.starts_with(BYTE_ORDER_MARK) {
-        text.drain(..BYTE_ORDER_MARK.len());
-    }
+    let text = encoding::exact_text(bytes)?;
     let versions = [metadata, after].map(|metadata| FileVersion::from_metadata(&metadata));
     Ok((text, versions[0], versions[1]))
 }

@@ -15,6 +15,7 @@ mod http_post;
 mod last_words;
 mod launcher;
 mod lines;
+mod listening;
 mod mended;
 mod names;
 mod offers;
@@ -28,6 +29,7 @@ mod restarts;
 mod server;
 mod server_input;
 mod settings;
+mod stdio_requests;
 mod streamable_http;
 #[cfg(test)]
 mod tests;

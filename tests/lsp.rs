@@ -593,3 +593,54 @@ async fn outside_lsp_a_symbol_without_a_file_asks_every_server_of_the_workspace(
     }
     has(&self::log(&server), &["symbol back wanted", "symbol front wanted"]);
 }
+
+/// A server whose operator has configured scripted language servers of these modes, each with a
+/// project of its own.
+fn with_projects(upstream: &Upstream, modes: &[&str]) -> Builder {
+    let mut builder = builder(upstream).file("server.py", SCRIPT);
+    let (script, log) = (builder.workspace().join("server.py"), builder.workspace().join(LOG));
+    for (at, mode) in modes.iter().enumerate() {
+        let arguments = json!([script, mode, log]);
+        builder = builder
+            .tables(&format!(
+                "[lsp.servers.s{at}]\ncommand = \"/usr/bin/python3\"\nargs = {arguments}\n\
+                 extensions = {{ \".s{at}\" = \"s{at}\" }}\nroots = [\"s{at}.toml\"]\n"
+            ))
+            .file(&format!("p{at}/s{at}.toml"), "")
+            .file(&format!("p{at}/main.x"), "fn wanted() {}\n");
+    }
+    builder.config("lsp.timeout", r#""2s""#)
+}
+
+#[tokio::test]
+async fn outside_lsp_a_server_that_answers_nothing_is_told_and_the_others_are_asked() {
+    let upstream = Upstream::start();
+    let modes = ["symbols", "symbols-null", "symbols-error", "symbols-never"];
+    let server = with_projects(&upstream, &modes).start().await;
+    let input = json!({ "operation": "workspaceSymbol", "query": "wanted" });
+    let answer = one(&server, &upstream, ("c", "LSP", input)).await;
+    has(
+        &answer,
+        &[
+            "p0/main.x:1:1 function wanted: fn wanted() {}",
+            "(not answered: s2 ",
+            "no project is loaded",
+            "(not answered: s3 ",
+        ],
+    );
+    assert!(!answer.contains("s1"), "nothing found is an answer: {answer}");
+}
+
+#[tokio::test]
+async fn outside_lsp_nothing_found_is_told_from_no_answer() {
+    let upstream = Upstream::start();
+    let input = json!({ "operation": "workspaceSymbol", "query": "wanted" });
+    let server = with_projects(&upstream, &["symbols-null", "symbols-null"]).start().await;
+    let answer = one(&server, &upstream, ("c", "LSP", input.clone())).await;
+    has(&answer, &["s0, s1 found nothing."]);
+    let modes = ["symbols-error", "symbols-never", "symbols-malformed"];
+    let server = with_projects(&upstream, &modes).start().await;
+    let answer = one(&server, &upstream, ("c", "LSP", input)).await;
+    let malformed = "s2 answered workspace/symbol with something else";
+    has(&answer, &["Error: ", "s0 ", "no project is loaded", "s1 ", malformed]);
+}

@@ -7,6 +7,8 @@ mod failures;
 pub(crate) mod installed;
 mod keys;
 mod outside;
+mod outside_http;
+mod outside_schemas;
 mod permissions;
 mod public;
 mod real;

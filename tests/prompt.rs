@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::sessions::{assert_goes_on, assistant, conversation, user};
 use crate::settings::definitions::definitions;
-use crate::settings::trust::trust;
+use crate::settings::trust::{toolhand, trust};
 use crate::support::chunks::says;
 use crate::support::client::with;
 use crate::support::server::Server;
@@ -244,4 +244,34 @@ async fn g3_the_branch_is_read_where_git_keeps_it_and_nowhere_else() {
     assert_eq!(git().await, None);
     fs::write(kept.join("gitdir"), format!("{}\n", dot_git.display())).expect("a file");
     assert_eq!(git().await.as_deref(), Some("branch two."));
+}
+
+#[tokio::test]
+async fn outside_39_instructions_that_are_no_text_are_named_in_check_and_once_in_the_log() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).start().await;
+    let workspace = server.workspace();
+    fs::write(workspace.join("AGENTS.md"), b"Use tabs.\0\0\x01").expect("a file");
+    fs::write(workspace.join("CLAUDE.md"), b"Gr\xfc\xdfe aus K\xf6ln. @picture.md")
+        .expect("a file");
+    fs::write(workspace.join("picture.md"), b"\x89PNG\r\n\x1a\n\0\0").expect("a file");
+    for _ in 0..2 {
+        let words = words(&server, &upstream).await;
+        assert!(words.contains("Gr\u{fc}\u{df}e aus K\u{f6}ln."), "{words}");
+        assert!(!words.contains("AGENTS.md\"") && !words.contains("picture.md\""), "{words}");
+    }
+    let log = server.log();
+    let output = toolhand(&server, &["check"]);
+    let checked = String::from_utf8_lossy(&output.stdout);
+    for (name, how, reason) in [
+        ("AGENTS.md", "skipped", "is no text but a binary file"),
+        ("picture.md", "skipped", "is no text but a PNG image"),
+        ("CLAUDE.md", "odd", "is read in a guessed encoding: windows-1252"),
+    ] {
+        let path = workspace.join(name);
+        let line = format!("{how}: {}: {reason}", path.display());
+        assert!(checked.contains(&line), "no {line} in {checked}");
+        let is_of_it = |line: &&str| line.contains(reason) && line.contains(name);
+        assert_eq!(log.lines().filter(is_of_it).count(), 1, "{name}: {log}");
+    }
 }

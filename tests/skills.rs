@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::sessions::{after, assert_goes_on, assistant, conversation, told, user};
-use crate::settings::definitions::definitions;
+use crate::settings::definitions::{checked, definitions};
 use crate::support::chunks::{calls, says};
 use crate::support::client::{ask, with};
 use crate::support::server::{Builder, Server};
@@ -339,4 +339,100 @@ async fn outside_38_39_42_51_files_that_were_written_for_other_agents_count() {
     assert_eq!(answer.text(), "Shipped.");
     let sent = upstream.requests().pop().expect("a request").json().to_string();
     assert!(sent.contains("Ship --json."), "{sent}");
+}
+
+#[tokio::test]
+async fn outside_38_to_44_agents_and_skills_of_other_programs_count_whatever_their_frontmatter() {
+    let upstream = Upstream::start();
+    let server = builder(&upstream).start().await;
+    let wizard = "---\nname: wizard\ndescription: Use it. Examples: <example>Context: a. user: \"b\" \
+                  assistant: \"c\"</example>\nmodel: inherit\n---\nBe.";
+    definitions(
+        &server,
+        &[
+            (
+                "~/.claude/agents/team/deep/nested.md",
+                "---\nname: nested\ndescription: Nests.\n---\nBe.",
+            ),
+            ("~/.claude/agents/wizard.md", wizard),
+            (
+                "~/.claude/agents/Title Case.md",
+                "---\nname: Title Case\ndescription: Titles.\n---\nBe.",
+            ),
+            (
+                "~/.claude/agents/crlf.md",
+                "\u{feff}---\r\nname: crlf\r\ndescription: Feeds.\r\ntools: Read Grep\r\n---\r\nBe.",
+            ),
+            ("~/.claude/agents/cr.md", "---\rname: cr\rdescription: Returns.\r---\rBe."),
+            (
+                "~/.claude/agents/star.md",
+                "---\nname: star\ndescription: Stars.\ntools: *\n---\nBe.",
+            ),
+            (
+                "~/.claude/agents/open.md",
+                "---\nname: open\ndescription: Opens.\ntools: Read\n\nBe.",
+            ),
+            ("~/.claude/agents/wide.md", "---\nname：wide\ndescription：Widens: all.\n---\nBe."),
+            (
+                "~/.claude/skills/tab/SKILL.md",
+                "---\nname:\ttab\ndescription:\t@mentions: all\n---\nDo.",
+            ),
+            (
+                "~/.claude/skills/twice/SKILL.md",
+                "---\nname: once\nname: twice\ndescription: Twice.\n---\nDo.",
+            ),
+            (
+                "~/.claude/skills/dots/SKILL.md",
+                "---\ndescription: '*Every* dot'\n...\nDo.\n\n---\n\nMore.",
+            ),
+            (
+                "~/.claude/skills/quoted/SKILL.md",
+                "---\ndescription: It's \"quoted\": yes\nuser-invocable: 'yes'\n---\nDo.",
+            ),
+            (
+                "~/.claude/skills/lost/SKILL.md",
+                "---\ndescription: a: b\nuser-invocable: perhaps\n---\nDo.",
+            ),
+            ("~/.claude/commands/hint.md", "---\nargument-hint: [--strict] [--json]\n---\nHint."),
+        ],
+    );
+    let answers = told_of(&server, &upstream, &[&[skill("dots", "")]]).await;
+    assert!(answers[0].ends_with("Do.\n\n---\n\nMore."), "{answers:?}");
+    let first = &upstream.requests()[0].json()["messages"][0]["content"];
+    let prompt = first.as_str().expect("text");
+    for line in [
+        "- nested: Nests.",
+        "- wizard: Use it. Examples: <example>Context: a. user: \"b\"",
+        "- title-case: Titles.",
+        "- crlf: Feeds.",
+        "- cr: Returns.",
+        "- star: Stars.",
+        "- open: Opens.",
+        "- wide: Widens: all.",
+        "- tab: @mentions: all",
+        "- twice: Twice.",
+        "- dots: *Every* dot",
+        "- quoted: It's \"quoted\": yes",
+        "- hint [--strict] [--json]: Hint.",
+    ] {
+        assert!(prompt.contains(line), "no {line} in {prompt}");
+    }
+    assert!(!prompt.contains("- lost"), "{prompt}");
+    let (checked, log) = (checked(&server), server.log());
+    for (file, words) in [
+        ("agents/Title Case.md", "after its file it is called title-case"),
+        ("agents/wizard.md", "it was read line by line"),
+        ("agents/open.md", "its frontmatter has no end"),
+        ("skills/twice/SKILL.md", "`name` stands there twice"),
+        ("skills/lost/SKILL.md", "`user-invocable` takes true or false"),
+    ] {
+        let is_of_it = |line: &&str| line.contains(file) && line.contains(words);
+        assert_eq!(checked.lines().filter(is_of_it).count(), 1, "{file}: {checked}");
+        assert_eq!(log.lines().filter(is_of_it).count(), 1, "{file}: {log}");
+    }
+    assert!(
+        checked.contains("agent: crlf: ~/.claude/agents/crlf.md; tools: Read, Grep"),
+        "{checked}"
+    );
+    assert!(checked.contains("agent: open: ~/.claude/agents/open.md; tools: Read"), "{checked}");
 }

@@ -218,6 +218,73 @@ async fn outside_21_27_48_pages_as_they_are() {
     assert!(asked.contains("accept: text/markdown,text/html;q=0.9"), "{asked}");
 }
 
+/// An answer with these further lines in its head.
+fn with_head(lines: &str, kind: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let length = body.as_ref().len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{lines}\r\ncontent-length: {length}\r\n\r\n"
+    );
+    [head.as_bytes(), body.as_ref()].concat()
+}
+
+#[tokio::test]
+async fn outside_23_24_what_the_head_of_an_answer_names_is_told() {
+    let refresh = "Refresh: 0; url=/new\r\nLink: <https://docs.example/new>; rel=\"canonical\"";
+    let meta = "<meta http-equiv=refresh content='0; url=/meta'>\
+                <link rel=canonical href=/canonical><p>Moved.";
+    let site = Site::start(vec![
+        ("/empty", with_head(refresh, "text/html", "")),
+        ("/text", with_head(refresh, "text/plain", "Moved.")),
+        ("/both", with_head(refresh, "text/html", meta)),
+        ("/own", with_head("Refresh: 30\r\nLink: </own>; rel=canonical", "text/html", "<p>x")),
+    ]);
+    let upstream = Upstream::start();
+    let server = builder(&upstream, &site).start().await;
+    let moved = format!("The page sends its readers on to: {}", site.url("/new"));
+    for path in ["/empty", "/text", "/both"] {
+        let answer = fetched(&server, &upstream, &site.url(path)).await;
+        for part in [&moved, "Canonical address: https://docs.example/new"] {
+            assert!(answer.contains(part), "{path}: no {part} in {answer}");
+        }
+        assert!(!answer.contains("/meta"), "{answer}");
+    }
+    let answer = fetched(&server, &upstream, &site.url("/own")).await;
+    assert!(!answer.contains("sends its readers") && !answer.contains("Canonical"), "{answer}");
+}
+
+#[tokio::test]
+async fn outside_27_a_wrong_type_and_an_unnamed_encoding_do_not_hide_a_text() {
+    let wide: Vec<u8> = "No mark, but wide.\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let latin = b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n";
+    let site = Site::start(vec![
+        ("/a.ts", page_of("200 OK", "video/mp2t", "let x: number = 1;\n")),
+        ("/a.md", page_of("200 OK", "text/html", "# Title\n\n- one\n- two\n")),
+        ("/a.json", page_of("200 OK", "text/html", "{\"a\":  [1]}")),
+        ("/wide", page_of("200 OK", "text/plain", &wide)),
+        ("/latin", page_of("200 OK", "application/octet-stream", latin)),
+        ("/entities", html("<p>&#1605;&#1740;&zwnj;&#1582;&#1608;&#1575;&#1607;&#1605;")),
+        ("/png", page_of("200 OK", "image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")),
+        ("/avif", page_of("200 OK", "application/octet-stream", b"\0\0\0\x1cftypavif\0\0\0\0")),
+        ("/gzip", page_of("200 OK", "text/x-log", b"\x1f\x8b\x08\0\0\0\0\0\0\x03")),
+    ]);
+    let upstream = Upstream::start();
+    let server = builder(&upstream, &site).start().await;
+    for (path, part) in [
+        ("/a.ts", "let x: number = 1;"),
+        ("/a.md", "# Title\n\n- one\n- two"),
+        ("/a.json", "{\"a\":  [1]}"),
+        ("/wide", "No mark, but wide."),
+        ("/latin", "Gr\u{fc}\u{df}e aus K\u{f6}ln, sch\u{f6}n!"),
+        ("/entities", "\u{645}\u{6cc}\u{200c}\u{62e}\u{648}\u{627}\u{647}\u{645}"),
+        ("/png", "of the type image/png"),
+        ("/avif", "of the type application/octet-stream"),
+        ("/gzip", "Error: "),
+    ] {
+        let answer = fetched(&server, &upstream, &site.url(path)).await;
+        assert!(answer.contains(part), "{path}: no {part:?} in {answer}");
+    }
+}
+
 #[tokio::test]
 async fn of_an_error_at_most_2000_characters_are_shown() {
     let long = format!("<p>{}", "\u{fc}".repeat(3_000));

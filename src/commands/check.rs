@@ -57,7 +57,7 @@ pub(crate) fn run(given: &ConfigInput, line: Option<&str>) -> Result<ExitCode, F
             print(&parts(&loaded, &services, state, &sandbox));
             print(&settings_files::report(&services));
             print(&mcp_files::report(&services, &loaded));
-            print(&definitions::report(&services, &loaded.config.subagents));
+            print(&definitions::report(&services, &loaded.config.subagents).await);
             print(&kept_grants::report(&services.kept_grants));
             print(&mcp_servers::report(services.mcp.as_ref(), keys).await);
             print(&languages::report(&loaded.config.lsp, &services).await);

@@ -73,6 +73,33 @@ pub(crate) struct ServeFlags {
     log: LogFlag,
 }
 
+/// The flags of `up` alone.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LitellmFlags {
+    /// Configuration of LiteLLM, in place of the one that comes with toolhand
+    #[arg(long, value_name = "FILE")]
+    pub(crate) litellm_config: Option<PathBuf>,
+    /// Processes of LiteLLM that answer requests [default: 1]
+    #[arg(long, value_name = "N")]
+    litellm_workers: Option<i64>,
+    /// Port of LiteLLM [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) litellm_port: u16,
+    /// Port of the demo model [default: a free one]
+    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
+    pub(crate) demo_port: u16,
+}
+
+/// The flags of the commands that look at what a server has: those of `serve` and `up`, since it
+/// was started by one of them.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RunningServerFlags {
+    #[command(flatten)]
+    serve: ServeFlags,
+    #[command(flatten)]
+    litellm: LitellmFlags,
+}
+
 /// The flags of `check`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CheckFlags {
@@ -128,6 +155,21 @@ impl ServeFlags {
     pub(crate) fn input(&self, variables: &Variables) -> ConfigInput {
         let others = [self.upstream.setting(), self.log.setting()];
         self.server.input(others.into_iter().flatten(), variables)
+    }
+}
+
+impl LitellmFlags {
+    pub(crate) fn setting(&self) -> Option<Setting> {
+        let workers = self.litellm_workers?;
+        Some(setting("--litellm-workers", "up.litellm_workers", workers.into()))
+    }
+}
+
+impl RunningServerFlags {
+    pub(crate) fn input(&self, variables: &Variables) -> ConfigInput {
+        let mut input = self.serve.input(variables);
+        input.flags.extend(self.litellm.setting());
+        input
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::flags::ServeFlags;
+use super::flags::RunningServerFlags;
 use super::signals::{Outcome, run_to_outcome};
 use super::{Failure, print, say};
 use crate::app::services::Services;
@@ -29,13 +29,13 @@ pub(crate) struct AcceptFlags {
     server: String,
     // Those that the running server was started with: they say where its files are.
     #[command(flatten)]
-    flags: ServeFlags,
+    flags: RunningServerFlags,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListFlags {
     #[command(flatten)]
-    flags: ServeFlags,
+    flags: RunningServerFlags,
 }
 
 pub(crate) fn run(command: &Command, variables: &Variables) -> Result<ExitCode, Failure> {

@@ -18,7 +18,7 @@ use std::fs::DirBuilder;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use self::greeting::{Access, Greeting};
 use self::litellm::{LaunchPlan, Litellm};
 use self::litellm_config::LitellmConfig;
 use super::ending::{StoppedLine, say_stopped, say_waiting};
-use super::flags::{LogFlag, ServerFlags};
+use super::flags::{LitellmFlags, LogFlag, ServerFlags};
 use super::invocation::Invocation;
 use super::signals::{Outcome, run_to_outcome};
 use super::style::Style;
@@ -39,7 +39,6 @@ use crate::app::Server;
 use crate::app::running_server::StartedBy;
 use crate::app::state_dir::StateDir;
 use crate::config::environment::Variables;
-use crate::config::layers::{Setting, Source};
 use crate::config::{self, ConfigInput, Loaded};
 use crate::upstream::ModelHints;
 use crate::{demo_model, telemetry};
@@ -54,38 +53,23 @@ pub(crate) struct Flags {
     server: ServerFlags,
     #[command(flatten)]
     log: LogFlag,
-    /// Configuration of LiteLLM, in place of the one that comes with toolhand
-    #[arg(long, value_name = "FILE")]
-    litellm_config: Option<PathBuf>,
-    /// Processes of LiteLLM that answer requests [default: 1]
-    #[arg(long, value_name = "N")]
-    litellm_workers: Option<i64>,
-    /// Port of LiteLLM [default: a free one]
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
-    litellm_port: u16,
-    /// Port of the demo model [default: a free one]
-    #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
-    demo_port: u16,
+    #[command(flatten)]
+    litellm: LitellmFlags,
 }
 
 impl Flags {
     /// All settings from outside of the file.
     pub(crate) fn input(&self, variables: &Variables) -> ConfigInput {
-        let mut input = self.server.input(self.log.setting(), variables);
-        input.flags.extend(self.litellm_workers.map(|workers| Setting {
-            path: "up.litellm_workers".to_owned(),
-            value: workers.into(),
-            source: Source::Flag("--litellm-workers"),
-        }));
-        input
+        let others = [self.log.setting(), self.litellm.setting()];
+        self.server.input(others.into_iter().flatten(), variables)
     }
 
     /// The server binds its address after the others have chosen theirs, so that it would be
     /// the one to fail, or LiteLLM would.
     fn check_ports(&self, server: SocketAddr) -> Result<(), UpError> {
         let ports = [
-            ("LiteLLM", self.litellm_port, "--litellm-port"),
-            ("the demo model", self.demo_port, "--demo-port"),
+            ("LiteLLM", self.litellm.litellm_port, "--litellm-port"),
+            ("the demo model", self.litellm.demo_port, "--demo-port"),
         ];
         match ports.into_iter().find(|(_, port, _)| *port != 0 && *port == server.port()) {
             None => Ok(()),
@@ -131,17 +115,18 @@ impl Chain {
     ) -> Result<Self, UpError> {
         let directory = state.path().join("litellm");
         make_directory(&directory)?;
-        let config = LitellmConfig::new(flags.litellm_config.as_deref(), &directory, variables)?;
+        let config =
+            LitellmConfig::new(flags.litellm.litellm_config.as_deref(), &directory, variables)?;
         let demo = config
             .yaml
             .contains(DEMO_BASE)
-            .then(|| listen("the demo model", flags.demo_port, "--demo-port"));
+            .then(|| listen("the demo model", flags.litellm.demo_port, "--demo-port"));
         let demo = demo.transpose()?;
         let demo_base = demo.as_ref().and_then(|demo| demo.local_addr().ok());
         let litellm = LaunchPlan {
             directory,
             config: config.path,
-            address: free_address("LiteLLM", flags.litellm_port, "--litellm-port")?,
+            address: free_address("LiteLLM", flags.litellm.litellm_port, "--litellm-port")?,
             workers,
             key: litellm::random_key(),
             demo_base: demo_base.map(|address| format!("http://{address}/v1")),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::environment::Variables;
+use crate::encoding;
 use crate::named_file;
 use crate::ownership::Ownership;
 use crate::secret::Secret;
@@ -75,7 +76,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
 
 fn open_and_read(path: &Path) -> io::Result<(String, Metadata)> {
     let (bytes, metadata) = named_file::read(path, MAX_FILE_BYTES)?;
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("is not UTF-8"))?;
+    let text = encoding::exact_text(bytes).map_err(io::Error::other)?;
     Ok((text, metadata))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{ReadFrontmatter, names, split};
+use super::frontmatter::{ReadFrontmatter, names, readable, split};
 use super::parsed::ParsedDefinition;
 use crate::text::{self, shown_line};
 
@@ -20,6 +20,9 @@ const MAX_NAME: usize = 64;
 
 /// Characters of a description: the prompt has those of all agents.
 pub(crate) const MAX_DESCRIPTION: usize = 1024;
+
+/// What stands for all tools, in the place of a list of them.
+const ALL_TOOLS: &str = "*";
 
 const NO_FRONTMATTER: &str = "has no frontmatter: a line `---`, one with `name: …` and one with \
                               `description: …`, and a line `---` stand first in the file of an agent";
@@ -65,7 +68,7 @@ impl AgentDefinition {
         stem: &str,
         origin: DefinitionOrigin,
     ) -> Result<ParsedDefinition<Self>, String> {
-        let file = text::without_hidden(file);
+        let file = readable(file);
         let parts = split(&file)?;
         if !parts.has_frontmatter() {
             return Err(NO_FRONTMATTER.to_owned());
@@ -78,7 +81,8 @@ impl AgentDefinition {
                 .to_owned());
         }
         let disallowed_tools = written.disallowed_tools.unwrap_or_default();
-        let tools = written.tools.iter().flatten().chain(&disallowed_tools);
+        let named_tools = written.tools.filter(|tools| *tools != [ALL_TOOLS]);
+        let tools = named_tools.iter().flatten().chain(&disallowed_tools);
         tools.map(String::as_str).try_for_each(check_tool)?;
         if written.max_turns == Some(0) {
             return Err("maxTurns must be at least 1".to_owned());
@@ -86,7 +90,7 @@ impl AgentDefinition {
         let definition = Self {
             name,
             description: text::first_chars(&description, MAX_DESCRIPTION).to_owned(),
-            tools: written.tools,
+            tools: named_tools,
             disallowed_tools,
             model: written.model.map(|model| shown_line(&model)).filter(|model| !model.is_empty()),
             max_turns: written.max_turns,
@@ -198,7 +202,8 @@ mod tests {
     fn g4_what_would_widen_or_mislead_is_refused() {
         insta::assert_snapshot!(fault("name: a\ndescription: b\ntools: Bash(git *)"), @"Bash(git *): a list of tools takes names, and no rules");
         insta::assert_snapshot!(fault("name: a\ndescription: b\ndisallowedTools: ['Read(.env)']"), @"Read(.env): a list of tools takes names, and no rules");
-        insta::assert_snapshot!(fault("name: a\ndescription: b\ntools: '*'"), @r#""*" is no name of a tool"#);
+        insta::assert_snapshot!(fault("name: a\ndescription: b\ntools: Read, *"), @r#""*" is no name of a tool"#);
+        insta::assert_snapshot!(fault("name: a\ndescription: b\ndisallowedTools: '*'"), @r#""*" is no name of a tool"#);
         insta::assert_snapshot!(fault("name: expl\u{200b}ore\ndescription: b"), @"explore is the name of a built-in agent");
         insta::assert_snapshot!(fault("name: Explore\ndescription: b"), @"Explore is the name of a built-in agent");
         insta::assert_snapshot!(fault("name: a"), @"has no description; add a line `description: …` that says when to use it");
@@ -226,6 +231,25 @@ mod tests {
         insta::assert_snapshot!(name("name: Code Reviewer\n", "code-reviewer").unwrap().1, @r#""Code Reviewer" is no name: small letters, digits and -, at most 64 characters; after its file it is called code-reviewer"#);
         assert!(name("", "explore").unwrap_err().contains("built-in"));
         assert!(name("", "日本語").unwrap_err().contains("is no name"));
+    }
+
+    #[test]
+    fn outside_40_lists_of_tools_are_read_as_other_programs_write_them() {
+        let tools = |written: &str| {
+            let file = format!("---\nname: a\ndescription: b\ntools: {written}\n---\n");
+            parse(&file).unwrap().tools
+        };
+        let both = Some(vec!["Read".to_owned(), "Grep".to_owned()]);
+        for written in ["Read Grep", "'[\"Read\", \"Grep\"]'", "\n- Read\n- Grep\n"] {
+            assert_eq!(tools(written), both, "{written}");
+        }
+        for all in ["'*'", "[\"*\"]", "*"] {
+            assert_eq!(tools(all), None, "{all}");
+        }
+        let old = parse("---\rname: a\rdescription: b\r---\rBody").unwrap();
+        assert_eq!((old.name.as_str(), &*old.prompt), ("a", "Body"));
+        let open = parse("---\nname: a\ndescription: b\ntools: Read\n\nBody").unwrap();
+        assert_eq!((open.tools.unwrap(), &*open.prompt), (vec!["Read".to_owned()], "Body"));
     }
 
     #[test]

@@ -3,12 +3,15 @@
 mod keys;
 mod line_by_line;
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, alias_limits, budget, options};
 
 use self::keys::{ValueKind, kind_of};
-use crate::text::{first_chars, shown_line};
+use crate::text::{self, first_chars, shown_line};
 
 /// Many times what a frontmatter needs. Larger ones, and those whose aliases unfold to more, are
 /// refused before they take time or memory.
@@ -16,6 +19,8 @@ const MAX_NODES: usize = 4000;
 const MAX_DEPTH: usize = 16;
 const MAX_BYTES: usize = 64 << 10;
 const MAX_ANCHORS: usize = 16;
+
+const NO_END: &str = "its frontmatter has no end: a second line `---` is missing";
 
 /// A file's two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +31,8 @@ pub(super) struct Parts<'a> {
     lines_before: usize,
     /// What follows it, without empty lines around it.
     pub(super) text: &'a str,
+    /// No line ends the frontmatter.
+    is_open: bool,
 }
 
 /// What a frontmatter says.
@@ -36,23 +43,50 @@ pub(super) struct ReadFrontmatter<T> {
     pub(super) remark: Option<String>,
 }
 
+/// The file without hidden characters, and with line feeds between its lines.
+pub(super) fn readable(file: &str) -> Cow<'_, str> {
+    let shown = text::without_hidden(file);
+    if shown.contains('\r') && !shown.contains('\n') {
+        return Cow::Owned(shown.replace('\r', "\n"));
+    }
+    shown
+}
+
 /// The error follows the name of the file.
 pub(super) fn split(file: &str) -> Result<Parts<'_>, String> {
     let begun = file.trim_start();
     let lines_before = file[..file.len() - begun.len()].matches('\n').count() + 1;
     let (first, rest) = begun.split_once('\n').unwrap_or((begun, ""));
     if first.trim_end() != "---" {
-        return Ok(Parts { frontmatter: None, lines_before: 0, text: file.trim() });
+        let text = file.trim();
+        return Ok(Parts { frontmatter: None, lines_before: 0, text, is_open: false });
     }
-    let mut end = 0;
-    for line in rest.split_inclusive('\n') {
-        if line.trim_end() == "---" {
-            let text = rest[end + line.len()..].trim();
-            return Ok(Parts { frontmatter: Some(&rest[..end]), lines_before, text });
+    // One that is indented may stand in a text of several lines.
+    let end = fence(rest, |line| is_fence(line.trim_end()))
+        .or_else(|| fence(rest, |line| is_fence(line.trim())));
+    let is_open = end.is_none();
+    let end = end.or_else(|| line_by_line::open_end(rest).map(|end| end..end));
+    let end = end.ok_or(NO_END)?;
+    let (frontmatter, text) = (Some(&rest[..end.start]), rest[end.end..].trim());
+    Ok(Parts { frontmatter, lines_before, text, is_open })
+}
+
+/// The first line that ends a frontmatter.
+fn fence(text: &str, is_end: impl Fn(&str) -> bool) -> Option<Range<usize>> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        if is_end(line) {
+            return Some(start..end);
         }
-        end += line.len();
+        start = end;
     }
-    Err("its frontmatter has no end: a second line `---` is missing".to_owned())
+    None
+}
+
+/// `---`, with more dashes, or the end of a document of YAML.
+fn is_fence(line: &str) -> bool {
+    line == "..." || (3 <= line.len() && line.chars().all(|c| c == '-'))
 }
 
 impl Parts<'_> {
@@ -66,7 +100,7 @@ impl Parts<'_> {
             return Err(format!("its frontmatter is larger than {MAX_BYTES} bytes"));
         }
         let error = match parsed(yaml) {
-            Ok(values) => return Ok(ReadFrontmatter { values, remark: None }),
+            Ok(values) => return Ok(ReadFrontmatter { values, remark: self.remark(None) }),
             Err(error) => error,
         };
         let line = error.location().map_or(1, |location| location.line());
@@ -81,7 +115,15 @@ impl Parts<'_> {
         let by_lines = line_by_line::read(yaml);
         let by_lines = by_lines.map_err(|(line, fault)| located(line, &fault))?;
         let values = serde_json::from_value(by_lines.into()).map_err(|_| fault.clone())?;
-        Ok(ReadFrontmatter { values, remark: Some(format!("{fault}; it was read line by line")) })
+        let remark = self.remark(Some(format!("{fault}; it was read line by line")));
+        Ok(ReadFrontmatter { values, remark })
+    }
+
+    /// A remark, with that on a frontmatter without an end.
+    fn remark(&self, other: Option<String>) -> Option<String> {
+        let open = self.is_open.then(|| format!("{NO_END}; it was read up to the first paragraph"));
+        let remarks: Vec<String> = [open, other].into_iter().flatten().collect();
+        (!remarks.is_empty()).then(|| remarks.join("; "))
     }
 
     /// Whether the file has a frontmatter.
@@ -191,21 +233,24 @@ enum NameList {
 impl NameList {
     fn names(self) -> Vec<String> {
         match self {
-            Self::List(names) => names,
-            Self::Text(text) => split_at_commas(&text),
+            Self::List(names) => names.iter().flat_map(|names| names_in(names)).collect(),
+            Self::Text(text) => names_in(&text),
             Self::Empty(()) => Vec::new(),
         }
     }
 }
 
-/// The parts between commas that stand in no parentheses.
-fn split_at_commas(text: &str) -> Vec<String> {
+/// The names in a text: what stands in no parentheses between commas, semicolons and blanks. The
+/// whole may stand in brackets, and each name in quotes.
+fn names_in(text: &str) -> Vec<String> {
+    let text = text.trim();
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let (mut parts, mut part, mut depth) = (Vec::new(), String::new(), 0_usize);
-    for c in text.chars() {
+    for c in inner.unwrap_or(text).chars() {
         match c {
             '(' => depth += 1,
             ')' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => {
+            c if depth == 0 && (matches!(c, ',' | ';') || c.is_whitespace()) => {
                 parts.push(std::mem::take(&mut part));
                 continue;
             }
@@ -214,8 +259,8 @@ fn split_at_commas(text: &str) -> Vec<String> {
         part.push(c);
     }
     parts.push(part);
-    parts.retain(|part| !part.trim().is_empty());
-    parts
+    let unquoted = parts.iter().map(|part| part.trim_matches(['"', '\'']));
+    unquoted.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -251,6 +296,36 @@ mod tests {
         assert_eq!(parts(""), Ok((None, "")));
         assert_eq!(parts("\n \n---\na: 1\n---\nBody"), Ok((Some("a: 1\n"), "Body")));
         assert!(parts("---\na: 1\n").unwrap_err().contains("has no end"));
+        assert_eq!(parts("---\na: 1\n-----\nBody"), Ok((Some("a: 1\n"), "Body")));
+        assert_eq!(parts("---\na: 1\n...\nBody"), Ok((Some("a: 1\n"), "Body")));
+        assert_eq!(parts("---\na: 1\n --- \nBody"), Ok((Some("a: 1\n"), "Body")));
+        let inner = "---\na: |\n  b\n  ---\n  c\n---\nBody";
+        assert_eq!(parts(inner), Ok((Some("a: |\n  b\n  ---\n  c\n"), "Body")));
+        assert_eq!(readable("---\rname: a\r---\rBody"), "---\nname: a\n---\nBody");
+        assert_eq!(readable("a\r\nb"), "a\r\nb");
+    }
+
+    #[test]
+    fn outside_40_a_frontmatter_without_an_end_is_read_up_to_the_text() {
+        let parts = |file| split(file).map(|parts| (parts.frontmatter, parts.text));
+        assert_eq!(
+            parts("---\nname: a\ntools: Read\n\nBody\n"),
+            Ok((Some("name: a\ntools: Read\n"), "Body"))
+        );
+        assert_eq!(
+            parts("---\nname: a\n\ndescription: b\n# Title\nBody: c"),
+            Ok((Some("name: a\n\ndescription: b\n"), "# Title\nBody: c"))
+        );
+        assert_eq!(parts("---\nname: a\n"), Ok((Some("name: a\n"), "")));
+        // What narrows could be further on.
+        for file in
+            ["---\nname: a\n\nText.\n\ntools: Read\n", "---\nText\n\nname: a\n", "---\n", "---\n\n"]
+        {
+            assert_eq!(parts(file), Err(NO_END.to_owned()), "{file}");
+        }
+        let read: ReadFrontmatter<Read> = split("---\nname: a\n\nBody").unwrap().read().unwrap();
+        assert_eq!(read.values.name.as_deref(), Some("a"));
+        insta::assert_snapshot!(read.remark.unwrap(), @"its frontmatter has no end: a second line `---` is missing; it was read up to the first paragraph");
     }
 
     #[test]
@@ -271,7 +346,19 @@ mod tests {
         assert_eq!(tools("tools:\n  - Read\n"), names(&["Read"]));
         assert_eq!((tools("name: a"), tools("tools: []")), (None, names(&[])));
         assert_eq!((tools("tools:"), tools("tools: \"\"")), (names(&[]), names(&[])));
-        assert_eq!(tools("tools: {a: b}"), names(&["{a: b}"]));
+        assert_eq!(tools("tools: {a: b}"), names(&["{a:", "b}"]));
+        for written in [
+            "tools: Read Grep",
+            "tools: Read; Grep",
+            "tools: \"[Read, 'Grep']\"",
+            "tools: '[\"Read\",\"Grep\"]'",
+            "tools: [\"Read, Grep\"]",
+            "tools: |\n  Read\n  Grep",
+            "tools: >\n  Read,\n  Grep\n",
+        ] {
+            assert_eq!(tools(written), names(&["Read", "Grep"]), "{written}");
+        }
+        assert_eq!(tools("tools: Bash(git *) Read"), names(&["Bash(git *)", "Read"]));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::DefinitionOrigin;
-use super::frontmatter::{ReadFrontmatter, names, split};
+use super::frontmatter::{ReadFrontmatter, names, readable, split};
 use super::parsed::ParsedDefinition;
 use crate::text::{self, shown_line};
 
@@ -81,7 +81,7 @@ impl SkillDefinition {
         kind: SkillKind,
         origin: DefinitionOrigin,
     ) -> Result<ParsedDefinition<Self>, String> {
-        let file = text::without_hidden(file);
+        let file = readable(file);
         let parts = split(&file)?;
         let ReadFrontmatter { values: written, remark } = parts.read::<Frontmatter>()?;
         let mut remarks: Vec<String> = remark.into_iter().collect();
@@ -118,7 +118,7 @@ impl SkillDefinition {
 impl SkillText {
     /// Reads a file. The error follows its name.
     pub(super) fn parse(file: &str) -> Result<Self, String> {
-        let file = text::without_hidden(file);
+        let file = readable(file);
         let parts = split(&file)?;
         let Frontmatter { allowed_tools, model, .. } = parts.read()?.values;
         Ok(Self {

@@ -3,12 +3,12 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str;
 use std::sync::{Arc, LazyLock};
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::encoding;
 use crate::settings_files::SettingsContents;
 use crate::workspace::Target;
 
@@ -90,10 +90,11 @@ impl SettingsGuard {
 
     fn fault(&self, format: Format, bytes: &[u8]) -> Result<(), SettingsFault> {
         let syntax = |error: &dyn fmt::Display| SettingsFault::Syntax(error.to_string());
-        let text = str::from_utf8(bytes).map_err(|_| syntax(&"it is not UTF-8"))?;
+        let text = encoding::exact_text(bytes.to_vec());
+        let text = text.map_err(|reason| syntax(&format_args!("it {reason}")))?;
         match (format, &self.configuration) {
-            (Format::Json, _) => json_fault(text),
-            (Format::Toml, Some((_, check))) => check(text),
+            (Format::Json, _) => json_fault(&text),
+            (Format::Toml, Some((_, check))) => check(&text),
             (Format::Toml, None) => Ok(()),
         }
     }

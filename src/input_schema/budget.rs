@@ -24,6 +24,10 @@ impl SchemaBudget {
         Ok(())
     }
 
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
     /// Takes this much, or what is left.
     pub(super) fn use_up(&mut self, size: usize) {
         self.left = self.left.saturating_sub(size);

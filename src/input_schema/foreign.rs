@@ -5,10 +5,12 @@
 //! take memory or time.
 
 use std::collections::HashMap;
+use std::io;
 
 use serde_json::{Map, Value, json};
 
-use super::keywords::{self, Members, is_in_place};
+use super::budget::SchemaBudget;
+use super::keywords::{self, Members, is_in_place, takes_parts};
 use super::mend;
 use super::references::{References, pointer_of};
 
@@ -35,8 +37,6 @@ const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
 /// Why a schema is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SchemaFault {
-    #[error("its input schema is no object schema")]
-    NoObject,
     #[error("its input schema has more than {MAX_BYTES} bytes")]
     TooLarge,
     #[error("its input schema nests more than {MAX_DEPTH} deep")]
@@ -63,30 +63,79 @@ pub(super) struct ExpandedSchema {
     pub(super) branches: usize,
 }
 
-pub(super) fn expanded(schema: &Value) -> Result<ExpandedSchema, SchemaFault> {
-    // A size that is counted stops at the limit, whatever the value is.
-    if serde_json::to_vec(schema).map_or(true, |bytes| bytes.len() > MAX_BYTES) {
+/// What it has taken comes out of the budget where it fails.
+pub(super) fn expanded(
+    schema: &Value,
+    budget: &mut SchemaBudget,
+) -> Result<ExpandedSchema, SchemaFault> {
+    if is_too_long(schema) {
+        budget.use_up(MAX_BYTES);
         return Err(SchemaFault::TooLarge);
     }
-    if !schema.is_object() {
-        return Err(SchemaFault::NoObject);
+    let (written, remark) = root_of(schema);
+    let mended = mend::mended(&written);
+    let mut expansion = Expansion::of(&mended, budget.left());
+    match expansion.expand_whole(&mended) {
+        Ok(schema) => {
+            let Expansion { size, mut left_out, branches, .. } = expansion;
+            left_out.extend(remark.map(str::to_owned));
+            Ok(ExpandedSchema { schema, size, left_out, branches })
+        }
+        Err(fault) => {
+            budget.use_up(expansion.size);
+            Err(fault)
+        }
     }
-    let mended = mend::mended(schema);
-    if !mended.get("type").is_none_or(has_object) {
-        return Err(SchemaFault::NoObject);
-    }
-    let mut expansion = Expansion::of(&mended);
-    let mut expanded = expansion.expand(&mended, SchemaPlace::ROOT)?;
-    expansion.expand_circles(&mut expanded)?;
-    let Expansion { size, left_out, branches, .. } = expansion;
-    Ok(ExpandedSchema { schema: expanded, size, left_out, branches })
 }
 
-/// Whether a `type` allows objects.
-fn has_object(kind: &Value) -> bool {
-    match kind {
-        Value::Array(kinds) => kinds.iter().any(|kind| kind == "object"),
-        kind => kind == "object",
+/// Whether a schema has more bytes than it may. Counts no further.
+fn is_too_long(schema: &Value) -> bool {
+    serde_json::to_writer(Room(MAX_BYTES), schema).is_err()
+}
+
+/// The bytes that may still be written to it.
+struct Room(usize);
+
+impl io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+const NO_SCHEMA: &str = "its input schema, which is none";
+
+const NO_OBJECT: &str = "its input schema, which is of no object";
+
+/// The schema of an object, as which the arguments of every call come: what is written where it is
+/// one, and else any object, with what is left out. Nothing, written in one way or another, means
+/// any object.
+fn root_of(written: &Value) -> (Value, Option<&'static str>) {
+    let any = || Value::Object(Map::new());
+    match written {
+        Value::Object(members) => {
+            let kind = members.get("type").filter(|kind| !kind.is_null());
+            // Of a type that is not known, it may be one.
+            if mend::kinds_of(kind).is_none_or(|kinds| kinds.contains(&"object")) {
+                return (written.clone(), None);
+            }
+            let mut members = members.clone();
+            let has_properties = members.get("properties").is_some_and(Value::is_object);
+            members.shift_remove("type");
+            (if has_properties { members.into() } else { any() }, Some(NO_OBJECT))
+        }
+        Value::Null | Value::Bool(true) => (any(), None),
+        Value::Array(items) if items.is_empty() => (any(), None),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(schema @ Value::Object(_)) => root_of(&schema),
+            _ if text.trim().is_empty() => (any(), None),
+            _ => (any(), Some(NO_SCHEMA)),
+        },
+        _ => (any(), Some(NO_SCHEMA)),
     }
 }
 
@@ -99,6 +148,8 @@ struct Expansion<'a> {
     open: Vec<String>,
     /// The bytes that are counted so far.
     size: usize,
+    /// What the server's schemas may still take.
+    room: usize,
     left_out: Vec<String>,
     branches: usize,
 }
@@ -144,16 +195,23 @@ impl SchemaPlace<'_> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(root: &'a Value) -> Self {
+    fn of(root: &'a Value, room: usize) -> Self {
         Self {
             root,
             references: References::of(root),
             circles: HashMap::new(),
             open: Vec::new(),
             size: 0,
+            room,
             left_out: Vec::new(),
             branches: 1,
         }
+    }
+
+    fn expand_whole(&mut self, schema: &'a Value) -> Result<Value, SchemaFault> {
+        let mut expanded = self.expand(schema, SchemaPlace::ROOT)?;
+        self.expand_circles(&mut expanded)?;
+        Ok(expanded)
     }
 
     /// Defines what refers to itself.
@@ -182,7 +240,9 @@ impl<'a> Expansion<'a> {
             Value::Object(members) if place.members == Members::Keywords => {
                 self.expand_schema(members, place)?
             }
-            Value::Object(members) => Value::Object(self.expand_members(members, place, |_| true)?),
+            Value::Object(members) => {
+                Value::Object(self.expand_members(members, place, |_, _| true)?)
+            }
             Value::Array(items) => {
                 let items = items.iter().map(|item| self.expand(item, place.deeper()));
                 Value::Array(items.collect::<Result<_, _>>()?)
@@ -195,17 +255,21 @@ impl<'a> Expansion<'a> {
     fn take(&mut self, value: &Value, place: SchemaPlace<'_>) -> Result<(), SchemaFault> {
         let path = if place.members == Members::Data { 0 } else { place.path };
         self.size += NODE_SIZE + path + value.as_str().map_or(0, str::len);
-        if self.size > MAX_SIZE { Err(SchemaFault::TooMuch) } else { Ok(()) }
+        match self.size {
+            size if MAX_SIZE < size => Err(SchemaFault::TooMuch),
+            size if self.room < size => Err(SchemaFault::Server),
+            _ => Ok(()),
+        }
     }
 
     fn expand_members(
         &mut self,
         members: &'a Map<String, Value>,
         place: SchemaPlace<'_>,
-        is_kept: impl Fn(&str) -> bool,
+        is_kept: impl Fn(&str, &Value) -> bool,
     ) -> Result<Map<String, Value>, SchemaFault> {
         let mut expanded = Map::new();
-        for (name, member) in members.iter().filter(|(name, _)| is_kept(name)) {
+        for (name, member) in members.iter().filter(|(name, member)| is_kept(name, member)) {
             self.size += name.len();
             expanded.insert(name.clone(), self.expand(member, place.of_member(name))?);
         }
@@ -226,9 +290,11 @@ impl<'a> Expansion<'a> {
             place.unevaluated += 1;
         }
         // Definitions are seen where they are used.
-        let is_kept = |name: &str| match name {
+        let is_kept = |name: &str, member: &Value| match name {
             "$defs" | "definitions" | "$ref" => false,
-            name => !is_too_often || !UNEVALUATED.contains(&name),
+            name if UNEVALUATED.contains(&name) => !is_too_often,
+            // What else is no keyword could hold many schemas, and forbids nothing.
+            name => takes_parts(name) || !(member.is_object() || member.is_array()),
         };
         let mut expanded = self.expand_members(members, place, is_kept)?;
         let reference = members.get("$ref").and_then(Value::as_str);
@@ -297,9 +363,13 @@ mod tests {
     const TOO_MUCH: &str =
         "its input schema takes too much memory, with what its references lead to";
 
+    fn expanded_alone(schema: &Value) -> Result<ExpandedSchema, SchemaFault> {
+        expanded(schema, &mut SchemaBudget::default())
+    }
+
     #[track_caller]
     fn check(schema: &Value, expected: &Result<Value, &str>) {
-        let found = expanded(schema).map(|expanded| expanded.schema);
+        let found = expanded_alone(schema).map(|expanded| expanded.schema);
         let found = found.map_err(|fault| fault.to_string());
         assert_eq!(found.as_ref().map_err(String::as_str), expected.as_ref().map_err(|text| *text));
     }
@@ -388,7 +458,7 @@ mod tests {
         let definitions: Map<String, Value> =
             (0..30).map(|n| (format!("d{n}"), json!({ "properties": all(30) }))).collect();
         let schema = json!({ "properties": all(30), "$defs": definitions });
-        let found = expanded(&schema).expect("a schema");
+        let found = expanded_alone(&schema).expect("a schema");
         assert_eq!(found.schema["$defs"].as_object().map(Map::len), Some(30));
     }
 
@@ -400,7 +470,7 @@ mod tests {
                 "$defs": { "X": { "$ref": "#/$defs/Y" }, "Y": { "anyOf": [{ "$ref": "#/$defs/X" }] } },
             })
         };
-        let left_out = |schema: &Value| expanded(schema).expect("a schema").left_out;
+        let left_out = |schema: &Value| expanded_alone(schema).expect("a schema").left_out;
         assert_eq!(left_out(&of("#/$defs/X")), ["a reference to itself without an end"]);
         for outside in
             ["https://example.com/a.json", "file:///etc/passwd", "a.json", "#/$defs/B", "#a"]
@@ -444,9 +514,9 @@ mod tests {
         let long = "x".repeat(30_000);
         check(&of(json!({ "description": long })), &Err(TOO_MUCH));
         check(&of(json!({ "enum": [{ &long: 1 }] })), &Err(TOO_MUCH));
-        assert_eq!(expanded(&of(json!({}))).err(), None);
+        assert_eq!(expanded_alone(&of(json!({}))).err(), None);
         // What nobody is told costs nothing.
-        assert_eq!(expanded(&of(json!({ "title": long }))).err(), None);
+        assert_eq!(expanded_alone(&of(json!({ "title": long }))).err(), None);
     }
 
     #[test]
@@ -455,7 +525,7 @@ mod tests {
             (0..1_000).map(|n| (format!("p{n}"), json!({ "type": "string" }))).collect();
         let of = |name: &str| json!({ "properties": { name: { "properties": below.clone() } } });
         check(&of(&"x".repeat(30_000)), &Err(TOO_MUCH));
-        assert_eq!(expanded(&of("x")).err(), None);
+        assert_eq!(expanded_alone(&of("x")).err(), None);
         let named =
             json!({ "$id": "http://a/b", "properties": { "id": { "id": "x", "$id": "c" } } });
         check(&named, &Ok(json!({ "properties": { "id": {} } })));
@@ -466,24 +536,71 @@ mod tests {
         let nested = |depth: usize| {
             (0..depth).fold(json!({}), |inner, _| json!({ "if": inner, "unevaluatedItems": false }))
         };
-        let left_out = |depth| expanded(&nested(depth)).expect("a schema").left_out;
+        let left_out = |depth| expanded_alone(&nested(depth)).expect("a schema").left_out;
         assert_eq!(left_out(8), [""; 0]);
         assert_eq!(left_out(9), ["`unevaluated…` keywords that nest"]);
     }
 
     #[test]
-    fn what_is_no_object_schema_is_refused() {
-        for schema in [
-            json!([]),
-            json!(true),
-            json!(null),
-            json!({ "type": "string" }),
-            json!({ "type": ["string", "null"] }),
+    fn m5_what_is_refused_is_paid_for_and_ends_where_nothing_is_left() {
+        let bomb = |reference: &str| {
+            let times = |to: &str| json!({ "allOf": vec![json!({ "$ref": to }); 60] });
+            let of = json!({ "a": { "description": "x".repeat(30_000) }, "b": times("#/$defs/a") });
+            json!({ "not": { "$ref": reference }, "$defs": of })
+        };
+        let mut budget = SchemaBudget::default();
+        let whole = budget.left();
+        assert_eq!(expanded(&bomb("#/$defs/b"), &mut budget).err(), Some(SchemaFault::TooMuch));
+        assert!(budget.left() <= whole - MAX_SIZE, "{}", budget.left());
+        budget.use_up(budget.left() - 1_000);
+        assert_eq!(expanded(&bomb("#/$defs/b"), &mut budget).err(), Some(SchemaFault::Server));
+        assert_eq!(budget.left(), 0);
+        let mut budget = SchemaBudget::default();
+        let long = json!({ "description": "x".repeat(MAX_BYTES) });
+        assert_eq!(expanded(&long, &mut budget).err(), Some(SchemaFault::TooLarge));
+        assert_eq!(budget.left(), whole - MAX_BYTES);
+    }
+
+    #[test]
+    fn outside_04_05_nothing_in_the_place_of_a_schema_is_any_object() {
+        for (written, left_out) in [
+            (json!(null), ""),
+            (json!([]), ""),
+            (json!(true), ""),
+            (json!(""), ""),
+            (json!({}), ""),
+            (json!({ "type": [] }), ""),
+            (json!({ "type": "any" }), ""),
+            (json!("none"), NO_SCHEMA),
+            (json!(false), NO_SCHEMA),
+            (json!(5), NO_SCHEMA),
+            (json!([1]), NO_SCHEMA),
+            (json!({ "type": "string", "enum": ["a"] }), NO_OBJECT),
+            (json!({ "type": ["string", "null"] }), NO_OBJECT),
+            (json!({ "type": "array", "items": {} }), NO_OBJECT),
         ] {
-            check(&schema, &Err("its input schema is no object schema"));
+            let found = expanded_alone(&written).unwrap();
+            assert_eq!((&found.schema, found.left_out.join("; ").as_str()), (&json!({}), left_out));
         }
-        for schema in [json!({}), json!({ "type": ["object", "null"] })] {
+        for schema in [json!({ "type": "object" }), json!({ "type": ["object", "null"] })] {
             check(&schema, &Ok(schema.clone()));
+            check(&schema.to_string().into(), &Ok(schema));
         }
+        let with_properties = json!({ "type": "array", "properties": { "a": {} } });
+        check(&with_properties, &Ok(json!({ "properties": { "a": {} } })));
+    }
+
+    #[test]
+    fn outside_01_what_is_no_keyword_is_not_expanded() {
+        let schema = json!({
+            "$ref": "#/components/schemas/A",
+            "components": { "schemas": { "A": { "properties": { "b": { "nullable": true,
+                "type": "string", "x-of-theirs": { "$ref": "#/components/schemas/A" } } } } } },
+        });
+        let expected = json!({ "properties": {
+            "b": { "nullable": true, "type": ["string", "null"] },
+        } });
+        let found = expanded_alone(&schema).unwrap();
+        assert_eq!(found.schema["properties"], expected["properties"]);
     }
 }

@@ -2,6 +2,25 @@
 
 use serde_json::{Map, Value};
 
+/// Keywords with one schema.
+pub(super) const SCHEMAS: [&str; 12] = [
+    "items",
+    "additionalProperties",
+    "additionalItems",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "contains",
+    "propertyNames",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contentSchema",
+];
+
+/// Keywords with a list of schemas.
+pub(super) const SCHEMA_LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+
 /// Keywords whose schemas are about the same value as the schema around them.
 const IN_PLACE: [&str; 9] =
     ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
@@ -33,6 +52,20 @@ impl Members {
             (Self::Keywords | Self::Schemas, _) => Self::Keywords,
         }
     }
+}
+
+/// Whether a list or an object under this keyword means something.
+pub(super) fn takes_parts(keyword: &str) -> bool {
+    ["type", "required"].contains(&keyword)
+        || holds_schemas(keyword)
+        || Members::Keywords.below(keyword) == Members::Data
+}
+
+/// Whether what stands under this keyword is a schema, or several.
+pub(super) fn holds_schemas(keyword: &str) -> bool {
+    SCHEMAS.contains(&keyword)
+        || SCHEMA_LISTS.contains(&keyword)
+        || Members::Keywords.below(keyword) == Members::Schemas
 }
 
 /// Whether what stands under a keyword is about the value itself, and not about a part of it.

@@ -6,26 +6,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Number, Value};
 
-use super::keywords::Members;
-
-/// Keywords with one schema.
-const SCHEMAS: [&str; 12] = [
-    "items",
-    "additionalProperties",
-    "additionalItems",
-    "unevaluatedProperties",
-    "unevaluatedItems",
-    "contains",
-    "propertyNames",
-    "not",
-    "if",
-    "then",
-    "else",
-    "contentSchema",
-];
-
-/// Keywords with a list of schemas.
-const SCHEMA_LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+use super::keywords::{Members, SCHEMA_LISTS, SCHEMAS};
+use super::targets;
 
 const LIMITS: [&str; 4] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"];
 
@@ -40,7 +22,7 @@ const COUNTS: [&str; 8] = [
     "maxContains",
 ];
 
-const TEXTS: [&str; 3] = ["description", "pattern", "format"];
+const TEXTS: [&str; 2] = ["description", "format"];
 
 /// Names of places that a reference may use in the place of a pointer. They mean nothing else.
 const ANCHORS: [&str; 4] = ["$anchor", "$dynamicAnchor", "$recursiveAnchor", "$vocabulary"];
@@ -65,7 +47,10 @@ pub(super) fn mended(schema: &Value) -> Value {
     let mut anchors = HashMap::new();
     note_anchors(schema, &mut String::new(), &mut anchors);
     let own_address = schema["$id"].as_str().map(|id| id.trim_end_matches('#').to_owned());
-    Mending { anchors, own_address }.schema(schema)
+    let mending = Mending { anchors, own_address };
+    let mut mended = mending.schema(schema);
+    targets::settle(&mut mended, |part| mending.schema(part));
+    mended
 }
 
 /// What is known of the whole schema while its parts are mended.
@@ -124,6 +109,8 @@ impl Mending {
     }
 
     fn members(&self, written: &Map<String, Value>) -> Map<String, Value> {
+        let by_name = with_properties_by_name(written);
+        let written = by_name.as_ref().unwrap_or(written);
         let mut members = Map::new();
         for (keyword, value) in written {
             let is_data = ["const", "default"].contains(&keyword.as_str());
@@ -141,6 +128,7 @@ impl Mending {
         put_tuple(&mut members);
         put_dependencies(&mut members);
         put_null(written, &mut members);
+        drop_contradiction(&mut members);
         members
     }
 
@@ -170,6 +158,7 @@ impl Mending {
             }
             _ if LIMITS.contains(&keyword) => number(value),
             _ if COUNTS.contains(&keyword) => count(value),
+            "pattern" => value.as_str().map(|pattern| of_ecmascript(pattern).into()),
             _ if TEXTS.contains(&keyword) => value.is_string().then(|| value.clone()),
             _ => Some(value.clone()),
         }
@@ -247,19 +236,29 @@ impl Mending {
 
 /// One type or several, by the names that they have in schemas. `None`: any.
 fn kinds(value: &Value) -> Option<Value> {
-    let kinds: Vec<&str> = match value {
-        Value::String(name) => vec![kind(name)?],
-        // One that is not known may be anything.
-        Value::Array(names) => {
-            names.iter().map(|name| kind(name.as_str().unwrap_or("null"))).collect::<Option<_>>()?
-        }
-        _ => return None,
-    };
-    match each_once(kinds).as_slice() {
+    match each_once(kinds_of(Some(value))?).as_slice() {
         [] => None,
         [only] => Some((*only).into()),
         several => Some(several.into()),
     }
+}
+
+/// The types that a value names. `None`: any.
+pub(super) fn kinds_of(value: Option<&Value>) -> Option<Vec<&'static str>> {
+    let kinds: Vec<&'static str> = match value? {
+        Value::String(name) => vec![kind(name)?],
+        // One that is not known, or is a schema, may be anything.
+        Value::Array(names) => {
+            let name = |name: &Value| match name {
+                Value::String(name) => kind(name),
+                Value::Null => Some("null"),
+                _ => None,
+            };
+            names.iter().map(name).collect::<Option<_>>()?
+        }
+        _ => return None,
+    };
+    (!kinds.is_empty()).then_some(kinds)
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -278,6 +277,8 @@ fn values(value: &Value) -> Option<Value> {
 /// Names of properties, each once.
 fn names(value: &Value) -> Option<Value> {
     let names: Vec<&str> = match value {
+        // Of the property itself, as a text.
+        Value::String(_) if flag(value).is_some() => return None,
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
         _ => return None,
@@ -313,8 +314,86 @@ fn count(value: &Value) -> Option<Value> {
 fn flag(value: &Value) -> Option<Value> {
     match value {
         Value::Bool(_) => Some(value.clone()),
-        Value::String(text) => text.parse::<bool>().ok().map(Value::Bool),
+        Value::String(text) => text.trim().to_ascii_lowercase().parse().ok().map(Value::Bool),
         _ => None,
+    }
+}
+
+/// A pattern as ECMAScript has it, where another language has other signs for its ends.
+fn of_ecmascript(pattern: &str) -> String {
+    let pattern = without_delimiters(pattern);
+    let pattern = match pattern.strip_prefix("\\A") {
+        Some(rest) => format!("^{rest}"),
+        None => pattern,
+    };
+    let end = ["\\Z", "\\z"].into_iter().find_map(|end| pattern.strip_suffix(end));
+    match end.filter(|before| !before.ends_with('\\')) {
+        Some(before) => format!("{before}$"),
+        None => pattern,
+    }
+}
+
+/// A pattern that stands between slashes, as some languages write one, without them. In front of
+/// `^` or behind `$`, a slash could match nothing. Flags that mean something are put inside.
+fn without_delimiters(pattern: &str) -> String {
+    let inside = pattern.strip_prefix('/').and_then(|rest| rest.rsplit_once('/'));
+    let Some((inside, flags)) = inside else { return pattern.to_owned() };
+    let is_delimited = inside.starts_with('^') || inside.ends_with('$') && !inside.ends_with("\\$");
+    if !is_delimited || !flags.chars().all(|flag| "dgimsuvyxUAD".contains(flag)) {
+        return pattern.to_owned();
+    }
+    let flags: String = flags.chars().filter(|flag| "imsx".contains(*flag)).collect();
+    if flags.is_empty() { inside.to_owned() } else { format!("(?{flags}:{inside})") }
+}
+
+/// The members with the properties by their names, where they stand in a list.
+fn with_properties_by_name(written: &Map<String, Value>) -> Option<Map<String, Value>> {
+    let listed = written.get("properties")?.as_array().filter(|listed| !listed.is_empty())?;
+    let mut properties = Map::new();
+    for property in listed {
+        let mut property = property.as_object()?.clone();
+        let Some(Value::String(name)) = property.shift_remove("name") else { return None };
+        properties.insert(name, property.into());
+    }
+    let mut members = written.clone();
+    members.insert("properties".to_owned(), properties.into());
+    Some(members)
+}
+
+/// Values that are none of their own type would forbid every call: then the type is wrong, or null
+/// stands for values that are absent.
+fn drop_contradiction(members: &mut Map<String, Value>) {
+    let kinds: Vec<String> = match members.get("type") {
+        Some(Value::String(kind)) => vec![kind.clone()],
+        Some(Value::Array(kinds)) => {
+            kinds.iter().filter_map(Value::as_str).map(str::to_owned).collect()
+        }
+        _ => return,
+    };
+    let fits = |value: &Value| kinds.iter().any(|kind| is_of(kind, value));
+    for keyword in ["const", "enum"] {
+        let values = match members.get(keyword) {
+            Some(Value::Array(values)) if keyword == "enum" => values.as_slice(),
+            Some(value) => std::slice::from_ref(value),
+            None => continue,
+        };
+        if values.iter().any(fits) {
+            continue;
+        }
+        let is_absent = values.iter().all(Value::is_null);
+        members.shift_remove(if is_absent { keyword } else { "type" });
+    }
+}
+
+fn is_of(kind: &str, value: &Value) -> bool {
+    match kind {
+        "string" => value.is_string(),
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => value.is_null(),
     }
 }
 
@@ -322,7 +401,8 @@ fn flag(value: &Value) -> Option<Value> {
 /// those that are beside the properties.
 fn put_required_of_properties(written: &Map<String, Value>, members: &mut Map<String, Value>) {
     let Some(Value::Object(properties)) = written.get("properties") else { return };
-    let required = properties.iter().filter(|(_, property)| property["required"] == true);
+    let is_required = |property: &Value| flag(&property["required"]) == Some(Value::Bool(true));
+    let required = properties.iter().filter(|(_, property)| is_required(property));
     let mut required: Vec<Value> = required.map(|(name, _)| name.as_str().into()).collect();
     if let Some(Value::Array(misplaced)) = properties.get("required")
         && let Some(Value::Object(kept)) = members.get_mut("properties")
@@ -487,6 +567,50 @@ mod tests {
             &json!({ "dependentRequired": { "a": ["b"] },
                 "dependentSchemas": { "c": { "required": ["d"] } } }),
         );
+    }
+
+    #[test]
+    fn outside_04_05_what_contradicts_itself_or_is_of_another_kind_is_read() {
+        check(
+            &json!({ "properties": { "a": { "type": "string", "required": "true" },
+                "b": { "required": "false" }, "c": { "type": ["string", { "type": "object" }] },
+                "d": { "type": ["string", null] }, "e": { "type": { "type": "string" } } },
+                "required": true }),
+            &json!({ "properties": { "a": { "type": "string" }, "b": {}, "c": {},
+                "d": { "type": ["string", "null"] }, "e": {} }, "required": ["a"] }),
+        );
+        check(
+            &json!({ "properties": [
+                { "name": "a", "type": "string", "required": true }, { "name": "b" },
+            ] }),
+            &json!({ "properties": { "a": { "type": "string" }, "b": {} }, "required": ["a"] }),
+        );
+        check(&json!({ "properties": ["a"] }), &json!({}));
+        check(&json!({ "type": "integer", "enum": ["1", "2"] }), &json!({ "enum": ["1", "2"] }));
+        check(&json!({ "type": "string", "const": null }), &json!({ "type": "string" }));
+        check(&json!({ "type": "string", "enum": [null] }), &json!({ "type": "string" }));
+        check(
+            &json!({ "type": "number", "enum": [1, 2.5] }),
+            &json!({ "type": "number", "enum": [1, 2.5] }),
+        );
+    }
+
+    #[test]
+    fn outside_03_a_pattern_between_slashes_is_what_stands_between_them() {
+        for (written, meant) in [
+            ("/^[a-z]+$/", "^[a-z]+$"),
+            ("/^a\\/b/u", "^a\\/b"),
+            ("/[a-z]$/i", "(?i:[a-z]$)"),
+            ("/api/", "/api/"),
+            ("^/api/", "^/api/"),
+            ("/^a$/what", "/^a$/what"),
+            ("/", "/"),
+            ("\\Aabc\\Z", "^abc$"),
+            ("\\Aabc\\z", "^abc$"),
+            ("abc\\\\Z", "abc\\\\Z"),
+        ] {
+            check(&json!({ "pattern": written }), &json!({ "pattern": meant }));
+        }
     }
 
     #[test]

@@ -111,6 +111,9 @@ fn pattern_size(
         return Ok(Err("is too long"));
     }
     budget.take(PATTERN_SIZE + SIZE_PER_BYTE * pattern.len())?;
+    if has_foreign_escape(pattern) {
+        return Ok(Err("is of another language"));
+    }
     let Ok(translated) = jsonschema_regex::to_rust_regex(pattern) else {
         return Ok(Err("is no regular expression"));
     };
@@ -129,6 +132,19 @@ fn pattern_size(
         }
         Err(_) => Ok(Err("is not supported")),
     }
+}
+
+/// Whether a letter is escaped that means nothing in ECMAScript, and something elsewhere, such as
+/// `\h` and `\Q`.
+fn has_foreign_escape(pattern: &str) -> bool {
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        let is_foreign = |c: char| c.is_ascii_alphabetic() && !"bBcdDfknpPrsStuvwWx".contains(c);
+        if letter == '\\' && letters.next().is_some_and(is_foreign) {
+            return true;
+        }
+    }
+    false
 }
 
 /// `\d`, `\s`, `\w`, their opposites, and control characters.
@@ -182,6 +198,8 @@ mod tests {
             ("a".repeat(2_049), "is too long"),
             ("(".to_owned(), "is no regular expression"),
             ("(?=a)b".to_owned(), "is not supported"),
+            (r"^\h+$".to_owned(), "is of another language"),
+            (r"\Qa.b\E".to_owned(), "is of another language"),
         ] {
             let words = left_out(&[&pattern]);
             assert!(words[0].starts_with("the pattern \"") && words[0].ends_with(why), "{words:?}");

@@ -7,7 +7,7 @@ use std::ptr;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::keywords::{Members, is_in_place};
+use super::keywords::{Members, is_in_place, takes_parts};
 
 /// The parts that the references of a schema lead to.
 #[derive(Debug)]
@@ -156,6 +156,8 @@ fn collect(value: &Value, members: Members, in_place: bool, found: &mut Vec<Refe
                         let to = pointer_of(reference).map(Cow::into_owned);
                         found.extend(to.map(|to| Reference { to, is_in_place: in_place }));
                     }
+                    // What is no keyword is not expanded.
+                    (Members::Keywords, None) if !takes_parts(name) => {}
                     (Members::Keywords, _) => {
                         let in_place = in_place && is_in_place(name);
                         collect(member, members.below(name), in_place, found);

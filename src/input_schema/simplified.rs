@@ -50,8 +50,12 @@ fn of(schema: &Value) -> Value {
     simple.insert("type".to_owned(), kind.into());
     for keyword in KEPT.into_iter().filter(|keyword| *keyword != "type") {
         let value = schema.get(keyword).filter(|value| !value.is_null());
-        if let Some(value) = value.filter(|value| fits(keyword, value)) {
-            simple.insert(keyword.to_owned(), value.clone());
+        let Some(value) = value.filter(|value| fits(keyword, value)) else { continue };
+        match value.as_str().filter(|pattern| keyword == "pattern" && !is_portable(pattern)) {
+            Some(pattern) => notes.push(format!("Matches the pattern {pattern}")),
+            None => {
+                simple.insert(keyword.to_owned(), value.clone());
+            }
         }
     }
     if let Some(values) = values_of(&schema) {
@@ -77,6 +81,28 @@ fn of(schema: &Value) -> Value {
     }
     describe(&mut simple, &notes);
     Value::Object(simple)
+}
+
+/// Whether every provider takes the pattern. Some refuse the whole request for one that is not of the
+/// whole text, or in which a bracket or a brace stands for itself.
+fn is_portable(pattern: &str) -> bool {
+    let (mut in_class, mut is_escaped, mut is_whole) = (false, false, false);
+    let mut letters = pattern.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let is_last = letters.peek().is_none();
+        match letter {
+            _ if std::mem::take(&mut is_escaped) => {}
+            '\\' => is_escaped = true,
+            '[' if in_class => return false,
+            '[' => in_class = true,
+            ']' if in_class => in_class = false,
+            ']' => return false,
+            '{' if !in_class && !letters.peek().is_some_and(char::is_ascii_digit) => return false,
+            '$' if !in_class => is_whole = is_last,
+            _ => {}
+        }
+    }
+    is_whole && pattern.starts_with('^')
 }
 
 fn add_properties(simple: &mut Map<String, Value>, schema: &Map<String, Value>) {
@@ -353,6 +379,25 @@ mod tests {
             &json!({ "type": "string", "format": "date", "title": "Day", "examples": ["x"] }),
             &json!({ "type": "string", "description": "Format: date." }),
         );
+    }
+
+    #[test]
+    fn outside_03_a_pattern_that_some_provider_refuses_is_told_in_words() {
+        for pattern in ["^[a-z]+$", "^\\d{4}-\\d{2}$", "^(a|b)$", "^[a-z{}$]*$", "^\\[x\\]$", "^$"]
+        {
+            check(
+                &json!({ "type": "string", "pattern": pattern }),
+                &json!({ "type": "string", "pattern": pattern }),
+            );
+        }
+        for pattern in
+            ["[a-z]+", "^a", "a$", "^a\\$", "^[+\\-=[\\]{}]*$", "^a]$", "^{a}$", "^a$b", "x"]
+        {
+            check(
+                &json!({ "type": "string", "pattern": pattern }),
+                &json!({ "type": "string", "description": format!("Matches the pattern {pattern}") }),
+            );
+        }
     }
 
     #[test]

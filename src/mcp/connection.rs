@@ -24,6 +24,7 @@ use super::progress::ProgressListeners;
 use super::redaction::Redaction;
 use super::server_input::ServerInput;
 use super::settings::{McpServerSettings, McpTransport};
+use super::stdio_requests::{NotingTransport, StdioRequests};
 use super::streamable_http::{self, ConnectionFault, http_transport, is_unauthorized};
 use crate::own_endpoints::OwnEndpoints;
 use crate::processes::{Exit, LastWords, PipedEnd, PipedProcess, PipedTree, RunError, StderrTail};
@@ -124,10 +125,17 @@ impl Connection {
                 let process = reach.launcher.start(settings, command).await;
                 let process =
                     process.map_err(|why| OpenError::Fault(StartFault::Permanent(why)))?;
-                let (output, input) =
-                    ends.watch(process, settings, redaction.clone(), stderr.clone());
-                let transport =
+                let requests = StdioRequests::default();
+                let (output, input) = ends.watch(
+                    process,
+                    settings,
+                    requests.clone(),
+                    redaction.clone(),
+                    stderr.clone(),
+                );
+                let inner =
                     AsyncRwTransport::new(output, input).with_max_line_length(MAX_MESSAGE_BYTES);
+                let transport = NotingTransport { inner, requests };
                 handler.serve_with_lifecycle(transport, lifecycle).await
             }
             McpTransport::Http { url, headers } => {
@@ -191,11 +199,13 @@ impl EndWatcher {
         &mut self,
         process: PipedProcess,
         settings: &McpServerSettings,
+        requests: StdioRequests,
         redaction: Redaction,
         kept: StderrTail,
     ) -> (Messages<BufReader<pipe::Receiver>>, ServerInput<pipe::Sender>) {
         let PipedProcess { stdin, stdout, stderr, mut tree } = process;
-        let (messages, output_end) = Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout));
+        let (messages, output_end) =
+            Messages::of(BufReader::with_capacity(PIPE_BYTES, stdout), requests);
         // A call that is not read is not answered in time either.
         let (input, input_end) = ServerInput::to(stdin, settings.timeout);
         self.0.spawn(async move {

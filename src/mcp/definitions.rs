@@ -1,5 +1,6 @@
 //! Takes the tools that a server has listed, or says why one is dropped. Pure.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -121,12 +122,13 @@ fn definition(
     if redaction.is_in(own_name) {
         return Err("its name shows a key that the server was given".into());
     }
+    let written = written_schema(tool);
     // Without the key, the schema would be another one, and refuse right arguments.
-    if redaction.is_in_value(&tool["inputSchema"]) {
+    if redaction.is_in_value(&written) {
         return Err("its input schema shows a key that the server was given".into());
     }
     let clean = |text: &str| redaction.text(text);
-    let schema = InputSchema::foreign(&tool["inputSchema"], &clean, budget);
+    let schema = InputSchema::foreign(&written, &clean, budget);
     let schema = schema.map_err(|fault| fault.to_string())?;
     let description = tool["description"].as_str().unwrap_or_default();
     Ok(McpTool {
@@ -138,8 +140,26 @@ fn definition(
         schema: Arc::new(schema),
         read_only: settings.read_only.contains(own_name),
         shared: settings.shared.contains(own_name),
-        digest: digest(own_name, description, &tool["inputSchema"]),
+        digest: digest(own_name, description, &written),
     })
+}
+
+/// The input schema as the server writes it: under the name that the protocol has for it, or one of
+/// another protocol, with the definitions that stand beside it.
+fn written_schema(tool: &Value) -> Cow<'_, Value> {
+    let names = ["inputSchema", "input_schema", "parameters"];
+    let written = names.into_iter().map(|name| &tool[name]).find(|written| !written.is_null());
+    let written = written.unwrap_or(&Value::Null);
+    let is_beside = |name: &&str| tool[*name].is_object() && written[*name].is_null();
+    let beside: Vec<&str> = ["$defs", "definitions"].into_iter().filter(is_beside).collect();
+    if beside.is_empty() || !written.is_object() {
+        return Cow::Borrowed(written);
+    }
+    let mut whole = written.clone();
+    for name in beside {
+        whole[name] = tool[name].clone();
+    }
+    Cow::Owned(whole)
 }
 
 /// A description as the model is told it: whose words they are, without what a person would not
@@ -229,8 +249,6 @@ mod tests {
         for (schema, why) in [
             (json!({"type": "object", "description": "x".repeat(5 << 20)}), "bytes"),
             (deep, "deep"),
-            (json!({"type": "string"}), "no object"),
-            (json!(null), "no object"),
         ] {
             let found = dropped(with(schema));
             assert!(found.contains(why), "{why}: {found}");
@@ -244,6 +262,9 @@ mod tests {
             (json!({"type": "object", "properties": [], "required": null}), ""),
             (json!({"properties": {"x": {"$ref": "https://example.org/x"}}}), "not inside"),
             (json!({"properties": {"x": {"pattern": "(?=a)"}}}), "not supported"),
+            (json!(null), ""),
+            (json!([]), ""),
+            (json!({"type": "string"}), "which is of no object"),
             (
                 json!({"$defs": {"a": {"$ref": "#/$defs/a"}}, "properties": {"x": {"$ref": "#/$defs/a"}}}),
                 "without an end",
@@ -255,6 +276,22 @@ mod tests {
             assert!(found.contains(left_out), "{left_out}: {found}");
             assert_eq!(found.is_empty(), left_out.is_empty(), "{found}");
         }
+    }
+
+    #[test]
+    fn outside_01_04_a_schema_is_found_under_other_names_with_what_stands_beside_it() {
+        let names = ["inputSchema", "input_schema", "parameters"];
+        for name in names {
+            let schema = json!({"properties": {"a": {"$ref": "#/definitions/A"}}});
+            let tool =
+                json!({"name": "x", name: schema, "definitions": {"A": {"type": "integer"}}});
+            let found = definitions(&settings(), &[tool, json!(null), json!("x"), json!({})]);
+            let advertised = found.tools[0].schema.advertised();
+            assert_eq!(advertised["properties"]["a"], json!({"type": "integer"}), "{name}");
+            assert_eq!(found.dropped.len(), 3, "{:?}", found.dropped);
+        }
+        let whole = json!({"name": "x", "inputSchema": {"type": "object"}});
+        assert!(matches!(written_schema(&whole), Cow::Borrowed(_)));
     }
 
     #[test]

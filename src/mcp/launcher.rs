@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::owner::McpOwner;
 use super::settings::{McpCommand, McpServerSettings};
+use crate::blocking::FILES;
 use crate::processes::sandbox::{Confined, Sandbox};
 use crate::processes::{Command, PipedProcess, Runner};
 
@@ -42,6 +43,18 @@ impl McpSandboxes {
         };
         both.into_iter().flatten()
     }
+
+    fn for_command(&self, command: &McpCommand) -> Option<&Sandbox> {
+        match self {
+            Self::Off => None,
+            Self::On { with_network, .. } if command.network => Some(with_network),
+            Self::On { without_network, .. } => Some(without_network),
+        }
+    }
+
+    fn are_required(&self) -> bool {
+        matches!(self, Self::On { is_required: true, .. })
+    }
 }
 
 impl McpLauncher {
@@ -51,7 +64,7 @@ impl McpLauncher {
         server: &McpServerSettings,
         command: &McpCommand,
     ) -> Result<PipedProcess, String> {
-        let kept = self.kept_directory(server);
+        let kept = self.kept_if_confined(server, command).await;
         let confined = self.confined(server, command, kept.clone()).await?;
         let mut variables = Vec::new();
         // Without a sandbox the home is there, with what other programs have downloaded.
@@ -90,9 +103,22 @@ impl McpLauncher {
         }
     }
 
-    /// The server's own directory. `None`: it cannot be made, and the server does without.
-    fn kept_directory(&self, server: &McpServerSettings) -> Option<PathBuf> {
-        let directory = self.kept.join(server.kept_name());
+    /// The directory that a server keeps in its sandbox. Without a sandbox it needs none.
+    async fn kept_if_confined(
+        &self,
+        server: &McpServerSettings,
+        command: &McpCommand,
+    ) -> Option<PathBuf> {
+        let sandbox = self.sandboxes.for_command(command)?;
+        sandbox.level().await?;
+        let launcher = self.clone();
+        let name = server.kept_name();
+        FILES.run(move || launcher.kept_directory(&name)).await.ok().flatten()
+    }
+
+    /// The directory of this name. `None`: it cannot be made, and the server does without. Blocks.
+    fn kept_directory(&self, name: &str) -> Option<PathBuf> {
+        let directory = self.kept.join(name);
         for made in [&self.kept, &directory] {
             // The state directory is made by who runs the server, and not here.
             match DirBuilder::new().mode(0o700).create(made) {
@@ -113,11 +139,9 @@ impl McpLauncher {
         command: &McpCommand,
         kept: Option<PathBuf>,
     ) -> Result<Option<Confined>, String> {
-        let McpSandboxes::On { with_network, without_network, is_required } = &self.sandboxes
-        else {
+        let Some(sandbox) = self.sandboxes.for_command(command) else {
             return unconfined(server, "the settings want no sandbox").map(|()| None);
         };
-        let sandbox = if command.network { with_network } else { without_network };
         let roots = vec![self.workspace.clone()];
         let confined = match kept {
             Some(kept) => sandbox.confine_with_kept(roots, kept).await,
@@ -127,7 +151,7 @@ impl McpLauncher {
         if confined.is_some() {
             return Ok(confined);
         }
-        if *is_required {
+        if self.sandboxes.are_required() {
             return Err("no sandbox holds on this machine, and the settings require one".into());
         }
         unconfined(server, "no sandbox holds")?;

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::mended::mended;
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
+use super::stdio_requests::StdioRequests;
 
 /// The longest message: a picture or a long text. A server that sends more is ended.
 pub(super) const MAX_MESSAGE_BYTES: usize = 8 << 20;
@@ -65,14 +66,16 @@ struct Lines {
     /// The beginning of a line.
     line: Vec<u8>,
     noise: usize,
-    requests: RequestBudget,
+    budget: RequestBudget,
+    /// Those that wait for an answer of the server.
+    requests: StdioRequests,
 }
 
 impl<R: AsyncBufRead + Unpin> Messages<R> {
     /// The receiver hears why nothing more comes, unless the messages are dropped before.
-    pub(super) fn of(output: R) -> (Self, oneshot::Receiver<LinesEnd>) {
+    pub(super) fn of(output: R, requests: StdioRequests) -> (Self, oneshot::Receiver<LinesEnd>) {
         let (ended, end) = oneshot::channel();
-        let lines = Lines { line: Vec::new(), noise: 0, requests: RequestBudget::new() };
+        let lines = Lines { line: Vec::new(), noise: 0, budget: RequestBudget::new(), requests };
         (Self { output, lines, message: Vec::new(), read: 0, ended: Some(ended) }, end)
     }
 
@@ -137,8 +140,11 @@ impl Lines {
             self.line = mended;
         }
         if let Some(kind) = MessageKind::of(&self.line) {
-            if kind.is_request() && !self.requests.take() {
+            if kind.is_request() && !self.budget.take() {
                 return Err(LinesEnd::Requests);
+            }
+            if let Some(mended) = self.requests.mended_answer(&kind, &self.line) {
+                self.line = mended;
             }
             match MessageValues::of(&self.line) {
                 MessageValues::Fit => std::mem::swap(message, &mut self.line),
@@ -207,7 +213,7 @@ mod tests {
     use super::*;
 
     async fn check(from: &[u8]) -> (String, LinesEnd) {
-        let (mut messages, end) = Messages::of(from);
+        let (mut messages, end) = Messages::of(from, StdioRequests::default());
         let mut read = String::new();
         messages.read_to_string(&mut read).await.unwrap();
         (read, end.await.unwrap())

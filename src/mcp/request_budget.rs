@@ -33,6 +33,7 @@ pub(super) struct MessageKind<'a> {
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     method: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -54,6 +55,10 @@ impl<'a> MessageKind<'a> {
     /// The id as it is written.
     pub(super) fn id(&self) -> Option<&'a str> {
         self.id.map(RawValue::get)
+    }
+
+    pub(super) fn has_error(&self) -> bool {
+        self.error.is_some()
     }
 
     pub(super) fn is_answer(&self) -> bool {

@@ -27,6 +27,7 @@ use url::Url;
 
 use super::http_post::{HttpFault, HttpPost, PostAnswer};
 use super::lines::{MAX_MESSAGE_BYTES, MessageValues, TOO_LONG, TOO_MANY_VALUES};
+use super::listening::ListeningStreams;
 use super::public_hosts::{NotPublic, PublicHosts};
 use super::request_budget::{MessageKind, RequestBudget, TOO_MANY};
 use super::waiting_requests::{WaitingRequest, WaitingRequests};
@@ -46,6 +47,10 @@ const TOO_MANY_REQUESTS: u16 = StatusCode::TOO_MANY_REQUESTS.as_u16();
 
 /// Why a connection is of no use whose server wants a key.
 const NEEDS_AUTH: &str = "it answers 401";
+
+/// Why a request is not answered that was only accepted.
+const ONLY_ACCEPTED: &str =
+    "it has taken the request (HTTP 202), and no stream is open on which its answer could come";
 
 pub(super) const SESSION_ENDED: &str = "it has ended the session";
 
@@ -91,6 +96,7 @@ pub(super) struct HttpClient {
     client: reqwest::Client,
     broken: ConnectionFault,
     waiting: WaitingRequests,
+    listening: ListeningStreams,
 }
 
 pub(super) async fn http_transport(
@@ -122,7 +128,12 @@ pub(super) async fn http_transport(
     config.max_sse_event_size = MAX_MESSAGE_BYTES;
     // It would send calls again.
     config.reinit_on_expired_session = false;
-    let client = HttpClient { client, broken, waiting: WaitingRequests::default() };
+    let client = HttpClient {
+        client,
+        broken,
+        waiting: WaitingRequests::default(),
+        listening: ListeningStreams::default(),
+    };
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
@@ -173,6 +184,25 @@ impl HttpClient {
             self.probed(probe).await,
             Some(Ok(PostAnswer::Message(..) | PostAnswer::Events(..)))
         )
+    }
+
+    /// Waits for the answer to a request that the server has only accepted: it may come on a stream
+    /// that listens, which is opened where there is a session.
+    async fn answered_elsewhere(
+        &self,
+        request: Option<WaitingRequest>,
+        has_session: bool,
+    ) -> Result<(), HttpFault> {
+        let Some(request) = request else { return Ok(()) };
+        let ended = async {
+            if has_session {
+                self.listening.ended().await;
+            }
+        };
+        tokio::select! {
+            () = request.answered() => Ok(()),
+            () = ended => Err(StreamableHttpError::UnexpectedServerResponse(ONLY_ACCEPTED.into())),
+        }
     }
 
     async fn probed(&self, probe: Option<HttpPost>) -> Option<Result<PostAnswer, HttpFault>> {
@@ -303,13 +333,17 @@ impl StreamableHttpClient for HttpClient {
         // Ours, which is smaller.
         debug_assert_eq!(most, MAX_MESSAGE_BYTES);
         let post = HttpPost { uri, message, session, token, headers };
+        let has_session = post.session.is_some();
         let waiting = post.request_id().map(|id| self.waiting.add(id));
         let answer = post.send(&self.client).await;
         if post.session.is_some() && is_suspicious(&answer) && self.is_session_lost(&post).await {
             self.broken.set(SESSION_ENDED);
         }
         match answer.map_err(|fault| self.noticed(fault))? {
-            PostAnswer::Accepted => Ok(StreamableHttpPostResponse::Accepted),
+            PostAnswer::Accepted => {
+                self.answered_elsewhere(waiting, has_session).await?;
+                Ok(StreamableHttpPostResponse::Accepted)
+            }
             PostAnswer::Message(message, session) | PostAnswer::Refused(message, session) => {
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
@@ -354,15 +388,22 @@ impl StreamableHttpClient for HttpClient {
         let client = &self.client;
         let events = client
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most)
-            .await?;
+            .await
+            .inspect_err(|_| self.listening.refused())?;
+        let open = self.listening.opened();
         let (broken, mut requests) = (self.broken.clone(), RequestBudget::new());
+        let waiting = self.waiting.clone();
         let mut watched = move |event: Result<Sse, SseError>| match event {
             Ok(event) => {
                 let data = event.data.as_deref();
                 let kind = data.and_then(|data| MessageKind::of(data.as_bytes()));
-                if kind.is_some_and(|kind| kind.is_request()) && !requests.take() {
+                if kind.as_ref().is_some_and(MessageKind::is_request) && !requests.take() {
                     broken.set(TOO_MANY);
                     return None;
+                }
+                let answered = kind.filter(MessageKind::is_answer).and_then(|kind| kind.id());
+                if let Some(id) = answered {
+                    waiting.note_answer(id);
                 }
                 limited(event, &broken).map(Ok)
             }
@@ -373,7 +414,9 @@ impl StreamableHttpClient for HttpClient {
                 Some(Err(error))
             }
         };
-        Ok(events.filter_map(move |event| ready(watched(event))).boxed())
+        // The stream is open until it has ended, or nobody reads it any more.
+        let end = stream::once(async move { drop(open) }).filter_map(|()| ready(None));
+        Ok(events.filter_map(move |event| ready(watched(event))).chain(end).boxed())
     }
 }
 
@@ -401,6 +444,9 @@ pub(super) fn http_fault(error: &(dyn Error + 'static)) -> String {
         }
         StreamableHttpError::SessionExpired => "it has ended the session".into(),
         StreamableHttpError::ResponseBodyTooLarge { .. } => TOO_LONG.into(),
+        StreamableHttpError::UnexpectedServerResponse(why) if why == ONLY_ACCEPTED => {
+            ONLY_ACCEPTED.into()
+        }
         _ => "its answer does not follow the MCP protocol".into(),
     }
 }

@@ -413,6 +413,35 @@ async fn m9_foreign_ids_are_dropped_and_requests_are_refused() {
 }
 
 #[tokio::test]
+async fn outside_47_an_error_that_names_no_request_ends_the_only_call_that_waits() {
+    for id in [json!(null), json!(""), json!("unknown")] {
+        let error = json!({"code": -32_700, "message": "Maximum stack depth exceeded"});
+        let actions = json!([{"send": {"id": id, "error": error}}]);
+        let servers = Ground::new().server("scripted", answering(actions)).start().await;
+        let why = call(&servers).await.unwrap_err().0;
+        assert_eq!(why, "the MCP server scripted refuses this: Maximum stack depth exceeded");
+        assert_eq!(servers.states()[0].state, McpState::Ready);
+    }
+    let error = json!({"send": {"id": null, "error": {"code": 1, "message": "no key"}}});
+    let script = json!({"tools": [tool("do")], "on_initialize": [error]});
+    let mut ground = Ground::new().server("scripted", script);
+    ground.settings.backoff = Vec::new();
+    let servers = ground.start().await;
+    until(&servers, "scripted", |state| matches!(state, McpState::Off(_))).await;
+    let why = servers.states()[0].state.why().map(str::to_owned).unwrap();
+    assert!(why.contains("it refuses to be initialized: no key"), "{why}");
+}
+
+#[tokio::test]
+async fn outside_53_without_a_sandbox_no_directory_is_made_for_a_server() {
+    let ground = Ground::new().server("scripted", answering(json!([{"result": text("done")}])));
+    let kept = ground.reach().launcher.kept;
+    let servers = ground.start().await;
+    assert!(call(&servers).await.is_ok());
+    assert!(!kept.exists());
+}
+
+#[tokio::test]
 async fn a_list_whose_cursor_leads_in_a_circle_ends() {
     let pages = json!([[tool("a")], [tool("b")]]);
     let ground = Ground::new().server("scripted", json!({"pages": pages}));
@@ -426,7 +455,8 @@ async fn a_list_with_a_tool_that_is_none_keeps_the_others() {
     let tools = json!([tool("a"), {"name": 5}, {"name": "b"}, tool("c")]);
     let ground = Ground::new().server("scripted", json!({"tools": tools}));
     let snapshot = ground.start().await.snapshot();
-    assert_eq!((snapshot.tools.len(), snapshot.withheld.len()), (2, 2));
+    // What has no schema takes any object.
+    assert_eq!((snapshot.tools.len(), snapshot.withheld.len()), (3, 1));
 }
 
 #[tokio::test]

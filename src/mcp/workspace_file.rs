@@ -158,10 +158,10 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// `${VAR}` and `${env:VAR}`, and `${VAR:-default}` for one that may be missing.
+    /// `${VAR}`, `${env:VAR}` and `{env:VAR}`, and `${VAR:-default}` for one that may be missing.
     fn put_in(&mut self, written: &str) -> Result<String, String> {
         let (mut text, mut rest) = (String::new(), written);
-        while let Some((before, after)) = rest.split_once("${") {
+        while let Some((before, after)) = split_at_reference(rest) {
             let (reference, behind) =
                 after.split_once('}').ok_or("a value has `${` without `}`")?;
             let (name, default) = match reference.split_once(":-") {
@@ -190,6 +190,14 @@ impl Values<'_> {
         to.push_str(piece);
         Ok(())
     }
+}
+
+/// What stands before and behind the beginning of a reference to a variable.
+fn split_at_reference(text: &str) -> Option<(&str, &str)> {
+    let beginnings = ["${", "{env:"].into_iter();
+    let found = beginnings.filter_map(|beginning| Some((text.find(beginning)?, beginning.len())));
+    let (start, length) = found.min()?;
+    Some((&text[..start], &text[start + length..]))
 }
 
 #[cfg(test)]
@@ -221,12 +229,14 @@ mod tests {
             "a": {"command": "${HOME}/a", "args": ["${X:-1 2}", "$HOME", "${HOME:-x}!"],
                   "env": {"MODE": "${HOME}"}, "autoApprove": ["*"]},
             "b": {"type": "http", "url": "https://x.org/${HOME:-}", "headers": {"x-a": "1"}},
-            "c": {"command": "c", "args": ["${OPENAI_API_KEY}"]}
+            "c": {"command": "c", "args": ["${OPENAI_API_KEY}"]},
+            "d": {"command": "d", "args": ["{env:HOME}/x", "${env:HOME}", "{env}", "{env:NONE}"]}
         }, "inputs": []}"#;
         insta::assert_snapshot!(shown(text), @r#"
         a: /home/me/a ["1 2", "$HOME", "/home/me!"]
         b: https://x.org//home/me
         c: no command is given the variable OPENAI_API_KEY, which it needs
+        d: no command is given the variable NONE, which it needs
         "#);
     }
 

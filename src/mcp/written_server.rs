@@ -39,7 +39,7 @@ pub(super) fn servers_in(text: &str) -> Result<BTreeMap<String, Value>, String> 
     let Value::Object(file) = file else {
         return Err("is no object".to_owned());
     };
-    for place in ["mcpServers", "servers", "mcp_servers", "mcp"] {
+    for place in ["mcpServers", "servers", "mcp_servers", "context_servers", "mcp"] {
         match file.get(place) {
             // A server may bear that name in a file without one of these.
             Some(Value::Object(servers)) if !is_server(servers) => {
@@ -47,6 +47,9 @@ pub(super) fn servers_in(text: &str) -> Result<BTreeMap<String, Value>, String> 
             }
             Some(Value::Object(_)) | None => {}
             Some(Value::Null) => return Ok(BTreeMap::new()),
+            Some(Value::Array(servers)) => {
+                return named_in(servers).ok_or_else(|| format!("`{place}` is no object"));
+            }
             Some(_) => return Err(format!("`{place}` is no object")),
         }
     }
@@ -62,6 +65,12 @@ fn within<'a>(place: &str, written: &'a Map<String, Value>) -> &'a Map<String, V
     }
 }
 
+/// The servers of a list, in which each says its own name. `None`: one does not.
+fn named_in(servers: &[Value]) -> Option<BTreeMap<String, Value>> {
+    let named = |server: &Value| Some((server["name"].as_str()?.to_owned(), server.clone()));
+    if servers.is_empty() { None } else { servers.iter().map(named).collect() }
+}
+
 fn by_name<'a>(
     servers: impl IntoIterator<Item = (&'a String, &'a Value)>,
 ) -> BTreeMap<String, Value> {
@@ -73,7 +82,9 @@ const ADDRESSES: [&str; 4] = ["url", "serverUrl", "httpUrl", "server_url"];
 
 fn is_server(members: &Map<String, Value>) -> bool {
     let has = |name: &&str| members.get(*name).is_some_and(|it| it.is_string() || it.is_array());
-    has(&"command") || ADDRESSES.iter().any(has)
+    // One program writes an object for the program and its arguments.
+    let has_program = members.get("command").is_some_and(|command| command["path"].is_string());
+    has_program || has(&"command") || ADDRESSES.iter().any(has)
 }
 
 impl WrittenServer {
@@ -87,6 +98,7 @@ impl WrittenServer {
                 server.take(member, value)?;
             }
         }
+        server.drop_empty();
         server.split_command();
         Ok(server)
     }
@@ -94,6 +106,14 @@ impl WrittenServer {
     /// Other programs keep further members, which mean nothing here.
     fn take(&mut self, member: &str, value: &Value) -> Result<(), String> {
         match member {
+            "transport" | "command" if value.is_object() => {
+                for (inner, value) in value.as_object().into_iter().flatten() {
+                    // The program of a command that is written in parts.
+                    let inner = if inner == "path" { "command" } else { inner };
+                    self.take(inner, value)?;
+                }
+            }
+            _ if value.is_null() => {}
             "type" | "transport" | "transportType" => self.transport = Some(transport(value)?),
             "command" => self.take_command(value)?,
             "args" | "arguments" => self.args.extend(words(member, value)?),
@@ -116,6 +136,20 @@ impl WrittenServer {
         };
         self.take_words(words("command", value)?);
         Ok(())
+    }
+
+    /// Some programs write all members, and an empty text in those that do not apply.
+    fn drop_empty(&mut self) {
+        let is_empty = |it: &Option<String>| it.as_ref().is_some_and(|text| text.trim().is_empty());
+        if is_empty(&self.url) && self.command.is_some() {
+            self.url = None;
+        }
+        if is_empty(&self.command) && self.url.is_some() {
+            self.command = None;
+        }
+        if is_empty(&self.cwd) {
+            self.cwd = None;
+        }
     }
 
     /// A whole command line in the place of the program. A path may have blanks in it.
@@ -177,8 +211,22 @@ fn pairs(member: &str, value: &Value) -> Result<BTreeMap<String, String>, String
             let name = |name: &str| format!("{member}.{}", crate::text::quoted_name(name));
             given.map(|(own, value)| Ok((own.clone(), word(&name(own), value)?))).collect()
         }
+        Value::Array(values) => {
+            let pairs: Option<_> = values.iter().map(pair).collect();
+            pairs.ok_or_else(|| format!("`{member}` is no object"))
+        }
         _ => Err(format!("`{member}` is no object")),
     }
+}
+
+/// A name and its value, of a list of such: an object, `NAME=value` or `Name: value`.
+fn pair(written: &Value) -> Option<(String, String)> {
+    if let Some(text) = written.as_str() {
+        let (name, value) = text.split_once(['=', ':'])?;
+        return Some((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    let name = written["name"].as_str().or_else(|| written["key"].as_str())?;
+    Some((name.to_owned(), word("value", &written["value"]).ok()?))
 }
 
 fn flag(value: &Value) -> Option<bool> {
@@ -250,6 +298,9 @@ mod tests {
             r#"{"mcp": {"servers": {"a": {"command": "x"}}}}"#,
             r#"{"a": {"command": "x"}, "$schema": "y"}"#,
             r#"{"a": {"server_url": "x"}}"#,
+            r#"{"mcpServers": [{"name": "a", "command": "x"}]}"#,
+            r#"{"context_servers": {"a": {"source": "custom", "command": {"path": "x"}}}}"#,
+            r#"{"a": {"command": {"path": "x", "args": []}}}"#,
             "{ // mine\n\"servers\": {/* one */ \"a\": {\"command\": \"//x\", \"args\": [1,],},},\n}",
         ] {
             assert_eq!(names(text), ["a"], "{text}");
@@ -286,8 +337,25 @@ mod tests {
         assert_eq!((server.command.as_deref(), server.args.len()), (Some("npx"), 2));
         let server = read(json!({ "command": "/my programs/server" }));
         assert_eq!(server.command.as_deref(), Some("/my programs/server"));
+        let server =
+            read(json!({ "command": { "path": "npx", "args": ["-y"], "env": { "A": 1 } } }));
+        assert_eq!((server.command.as_deref(), server.args.join(" ")), (Some("npx"), "-y".into()));
+        assert_eq!(server.env["A"], "1");
+        let server = read(json!({ "transport": { "type": "http", "url": "https://x.org" } }));
+        assert_eq!(server.transport, Some(WrittenTransport::Http));
+        assert_eq!(server.url.as_deref(), Some("https://x.org"));
+        let server = read(json!({ "command": "", "url": "https://x.org", "args": [], "cwd": "",
+            "headers": ["X-A: b:c", { "name": "X-D", "value": 5 }] }));
+        assert_eq!((server.command, server.cwd), (None, None));
+        assert_eq!((server.headers["X-A"].as_str(), server.headers["X-D"].as_str()), ("b:c", "5"));
+        let server = read(json!({ "command": "x", "url": "", "env": ["A=b=c", "D="] }));
+        assert_eq!(
+            (server.url, server.env["A"].as_str(), server.env["D"].as_str()),
+            (None, "b=c", "")
+        );
         let why = |written: Value| WrittenServer::of(&written).unwrap_err();
         assert_eq!(why(json!({ "env": { "A": [] } })), "`env.A` is no text");
         assert_eq!(why(json!({ "args": "x" })), "`args` is no list");
+        assert_eq!(why(json!({ "env": ["A"] })), "`env` is no object");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Sessions;
 use super::request::ChatRequest;
 use super::resolve::ResolvedSession;
-use crate::agent::prompt::{self, Environment, PromptMode, WorkspaceWords};
+use crate::agent::prompt::{self, Environment, OddInstructions, PromptMode, WorkspaceWords};
 use crate::errors::ApiError;
 use crate::permissions::{Permissions, UnaskedFiles};
 use crate::tools::agent_types;
@@ -39,6 +39,9 @@ impl Sessions {
         let read = move |files: &UnaskedFiles| {
             let set = definitions.current(files.workspace());
             let words = WorkspaceWords::read(files, &home, set.is_trusted);
+            for OddInstructions { path, reason, is_left_out } in &words.odd {
+                definitions.log_instructions(path, reason, *is_left_out);
+            }
             (set, words)
         };
         let (set, files) = permissions.read_unasked(read).await?;

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
 use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::states::RawKind;
@@ -12,13 +11,10 @@ use html5ever::tokenizer::{
 
 use super::fetch_error::FetchError;
 use crate::documents::html::Syntax;
-use crate::encoding;
+use crate::encoding::{self, SAMPLE_BYTES};
 
 /// Where HTML may say its encoding, by its standard.
 const META_BYTES: usize = 1024;
-
-/// What the guess of an encoding looks at.
-const SAMPLE_BYTES: usize = 64 << 10;
 
 const XHTML: &str = "application/xhtml+xml";
 
@@ -56,22 +52,25 @@ impl ContentType {
         Self { essence, charset }
     }
 
-    /// What the body is read as.
+    /// What the body is read as. Servers name types that it is not of, so the bytes count where they
+    /// tell.
     pub(super) fn kind(&self, body: &[u8]) -> Result<Kind, FetchError> {
         let essence = self.essence.as_str();
+        if is_pdf(body) {
+            return Ok(Kind::Pdf);
+        }
         let is_text = essence.starts_with("text/")
             || essence.ends_with("+json")
             || essence.ends_with("+xml")
             || TEXTS.contains(&essence);
         match essence {
+            "text/html" | XHTML if is_plain(body) => Ok(Kind::Text),
             "text/html" | XHTML => Ok(Kind::Html),
-            "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
             "" => Ok(kind_by_content(body)),
             _ if is_text => Ok(Kind::Text),
-            other if is_binary(other) || !is_readable(body) => {
-                Err(FetchError::Type(other.to_owned()))
-            }
-            _ => Ok(kind_by_content(body)),
+            other if is_readable(body, is_of_binaries(other)) => Ok(kind_by_content(body)),
+            "application/pdf" | "application/x-pdf" => Ok(Kind::Pdf),
+            other => Err(FetchError::Type(other.to_owned())),
         }
     }
 
@@ -87,7 +86,7 @@ impl ContentType {
             .or(self.charset)
             .or_else(|| encoding_of_declaration(body))
             .or_else(|| if kind == Kind::Html { encoding_of_meta(body) } else { None })
-            .unwrap_or_else(|| guess(body));
+            .unwrap_or_else(|| encoding::guessed(body));
         let (text, _, _) = encoding.decode(body);
         match text.matches('\0').count() {
             0 => Ok(text.into_owned()),
@@ -121,19 +120,31 @@ const TEXTS: [&str; 12] = [
     "application/sql",
 ];
 
-/// Whether everything of this type is binary. Other types that are not known may be anything.
-fn is_binary(essence: &str) -> bool {
+/// Whether a body is no HTML, whatever its type is: it has no tags, and no sign that is written as
+/// an entity.
+fn is_plain(body: &[u8]) -> bool {
+    let is_markup = |pair: &[u8]| match pair[0] {
+        b'<' => pair[1].is_ascii_alphabetic() || b"!/?".contains(&pair[1]),
+        b'&' => pair[1].is_ascii_alphabetic() || pair[1] == b'#',
+        // In wide characters, tags look otherwise.
+        _ => pair.contains(&0),
+    };
+    !body.windows(2).any(is_markup)
+}
+
+/// Whether what has this type is hardly ever text.
+fn is_of_binaries(essence: &str) -> bool {
     ["image/", "audio/", "video/", "font/"].iter().any(|kind| essence.starts_with(kind))
 }
 
-/// Whether the bytes are a PDF file or text.
-fn is_readable(body: &[u8]) -> bool {
-    if body.starts_with(PDF) {
-        return true;
-    }
+/// Whether the bytes are text, in an encoding that needs no guess if it `must_be_sure`.
+fn is_readable(body: &[u8], must_be_sure: bool) -> bool {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let is_whole = sample.len() == body.len();
     let Ok(decoded) = encoding::text_of(sample, is_whole) else { return false };
+    if must_be_sure && decoded.doubt.is_some() {
+        return false;
+    }
     // Short binary data may have no NUL, but it has characters that no text has.
     let is_odd = |c: &char| c.is_control() && !c.is_ascii_whitespace() && *c != '\u{1b}';
     let chars = decoded.text.chars();
@@ -141,16 +152,17 @@ fn is_readable(body: &[u8]) -> bool {
     !body.is_empty() && odd.count() * CHARS_FOR_ONE_ODD <= chars.count()
 }
 
-/// How a PDF file begins.
+fn is_pdf(body: &[u8]) -> bool {
+    body.strip_prefix(PDF).is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
+}
+
+/// How a PDF file begins, in front of its version.
 const PDF: &[u8] = b"%PDF-";
 
 /// Of so many characters of a text one may be odd.
 const CHARS_FOR_ONE_ODD: usize = 100;
 
 fn kind_by_content(body: &[u8]) -> Kind {
-    if body.starts_with(PDF) {
-        return Kind::Pdf;
-    }
     let start = &body[..body.len().min(META_BYTES)];
     let start = String::from_utf8_lossy(start).trim_start_matches('\u{feff}').to_ascii_lowercase();
     let (start, is_declared) = behind_declaration(start.trim_start());
@@ -252,15 +264,6 @@ fn encoding_of_tag(tag: &Tag) -> Option<&'static Encoding> {
     ContentType::parse(attribute("content")?).charset
 }
 
-fn guess(body: &[u8]) -> &'static Encoding {
-    if std::str::from_utf8(body).is_ok() {
-        return UTF_8;
-    }
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(&body[..body.len().min(SAMPLE_BYTES)], true);
-    detector.guess(None, Utf8Detection::Allow)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +296,7 @@ mod tests {
             assert_eq!(decode(content_type, body).as_deref(), Ok(expected), "{content_type}");
         }
         assert_eq!(decode("text/plain", b"a\0b"), Err(FetchError::Binary));
-        assert_eq!(decode("text/html", b"a\0b\0c\0d\0e\0"), Err(FetchError::Binary));
+        assert_eq!(decode("text/html", b"a\0\0b\0c\0\0d\0e\0"), Err(FetchError::Binary));
         assert_eq!(decode("", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), Err(FetchError::Binary));
     }
 
@@ -316,7 +319,7 @@ mod tests {
     #[test]
     fn a_body_is_what_its_type_says_or_what_it_begins_with() {
         let kind = |header: &str, body: &[u8]| ContentType::parse(header).kind(body);
-        assert_eq!(kind("Text/HTML; x=y", b""), Ok(Kind::Html));
+        assert_eq!(kind("Text/HTML; x=y", b"<p>"), Ok(Kind::Html));
         assert_eq!(kind("application/ld+json", b""), Ok(Kind::Text));
         assert_eq!(kind("image/svg+xml", b""), Ok(Kind::Text));
         assert_eq!(kind("application/pdf", b""), Ok(Kind::Pdf));
@@ -362,11 +365,41 @@ mod tests {
                 );
             }
         }
-        for binary in ["image/png", "audio/mpeg", "video/mp4", "font/woff2"] {
-            assert!(kind(binary, b"text").is_err(), "{binary}");
+        for wrong in ["image/png", "audio/x-mpegurl", "video/mp2t", "font/woff2"] {
+            assert_eq!(kind(wrong, b"let x: number = 1;\n"), Ok(Kind::Text), "{wrong}");
+            for binary in [&b"\x89PNG\r\n\x1a\n"[..], b"\x89PNG", b"Gr\xfc\xdfe", b""] {
+                assert!(kind(wrong, binary).is_err(), "{wrong} {binary:?}");
+            }
         }
+        for page in ["text/html", "application/xhtml+xml"] {
+            for text in ["# Title\n\n- one\n- two\n", "{\"a\": [1, 2]}", "a < b && c", ""] {
+                assert_eq!(kind(page, text.as_bytes()), Ok(Kind::Text), "{text}");
+            }
+            for html in ["<p>x", "a</b>", "<!-- x -->", "fish &amp; chips", "&#228;"] {
+                assert_eq!(kind(page, html.as_bytes()), Ok(Kind::Html), "{html}");
+            }
+            let wide: Vec<u8> = "<p>x".encode_utf16().flat_map(u16::to_le_bytes).collect();
+            assert_eq!(kind(page, &wide), Ok(Kind::Html));
+            assert_eq!(kind(page, b"%PDF-1.7\n"), Ok(Kind::Pdf));
+        }
+        assert_eq!(kind("text/plain", b"%PDF-2.0\n"), Ok(Kind::Pdf));
+        assert_eq!(kind("text/plain", b"%PDF- is how one begins"), Ok(Kind::Text));
+        assert_eq!(kind("application/pdf", b"<p>Please log in"), Ok(Kind::Html));
         let wide: Vec<u8> = "\u{feff}für".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(decode("application/octet-stream", &wide).as_deref(), Ok("für"));
+    }
+
+    #[test]
+    fn outside_27_an_encoding_that_nothing_says_is_found_by_the_one_decoder() {
+        let wide: Vec<u8> = "No mark.\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for kind in ["text/plain", "application/octet-stream", ""] {
+            assert_eq!(decode(kind, &wide).as_deref(), Ok("No mark.\n"), "{kind}");
+        }
+        let latin = b"<p>Gr\xfc\xdfe\0 aus K\xf6ln, sch\xf6n!";
+        assert_eq!(decode("text/html", latin).as_deref(), Ok("<p>Grüße\u{fffd} aus Köln, schön!"));
+        let cyrillic = b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0! \xca\xe0\xea \xe4\xe5\xeb\xe0?";
+        assert_eq!(decode("text/plain", cyrillic).as_deref(), Ok("Привет, мир! Как дела?"));
+        assert_eq!(decode("text/plain", "für".as_bytes()).as_deref(), Ok("für"));
     }
 
     #[test]

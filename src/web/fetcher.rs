@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, LINK, LOCATION, REFRESH,
+    USER_AGENT,
 };
 use reqwest::{ClientBuilder, Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
@@ -17,6 +18,7 @@ use super::destination::Destinations;
 use super::fetch_error::FetchError;
 use super::host_limits::HostLimits;
 use super::settings::WebSettings;
+use crate::documents::html::NamedAddresses;
 use crate::page_url::{PageUrl, TrustedHosts};
 
 /// The most redirects that are followed.
@@ -62,6 +64,8 @@ pub(super) struct FetchedBody {
     pub(super) url: PageUrl,
     pub(super) status: StatusCode,
     pub(super) content_type: ContentType,
+    /// Those that the head of the answer names.
+    pub(super) addresses: NamedAddresses,
     pub(super) bytes: Vec<u8>,
     /// Bytes as they were sent.
     pub(super) sent: usize,
@@ -172,13 +176,14 @@ impl Fetcher {
         let content_type = response.headers().get(CONTENT_TYPE);
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let content_type = ContentType::parse(content_type);
+        let addresses = addresses_of(response.headers(), &url);
         let Body { bytes, sent } =
             match self.within(deadline, receive(response, self.limits)).await.flatten() {
                 Ok(body) => body,
                 Err(_) if !status.is_success() => Body::default(),
                 Err(error) => return Err(error),
             };
-        Ok(FetchedBody { url, status, content_type, bytes, sent })
+        Ok(FetchedBody { url, status, content_type, addresses, bytes, sent })
     }
 
     fn fault(&self, error: &reqwest::Error) -> FetchError {
@@ -200,6 +205,13 @@ impl Fetcher {
         }
         FetchError::Unreachable
     }
+}
+
+/// The other addresses that the head of an answer names.
+fn addresses_of(headers: &HeaderMap, url: &PageUrl) -> NamedAddresses {
+    let refresh = headers.get(REFRESH).and_then(|value| value.to_str().ok());
+    let links = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok());
+    NamedAddresses::of_headers(refresh, links, url.url())
 }
 
 fn headers() -> HeaderMap {

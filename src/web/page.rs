@@ -56,8 +56,9 @@ pub(super) async fn read(body: FetchedBody, workers: &Workers) -> Result<Page, F
         Err(_) if !body.status.is_success() => PageText::default(),
         Err(error) => return Err(error),
     };
-    let FetchedBody { url, status, content_type, sent, .. } = body;
+    let FetchedBody { url, status, content_type, addresses: of_head, sent, .. } = body;
     let content_type = content_type.essence;
+    let addresses = of_head.or(addresses);
     Ok(Page { url, status, content_type, bytes: sent, title, text, addresses, notes })
 }
 

@@ -549,7 +549,7 @@ async fn the_status_of_an_error_is_told_whatever_comes_with_it() {
         (of_type("500 Internal Server Error", "text/plain", b"a\0b"), "500 "),
         // No worker can be started in these tests.
         (of_type("403 Forbidden", "text/html", b"<p>No."), "403 "),
-        (of_type("403 Forbidden", "application/pdf", b"no PDF"), "403 "),
+        (of_type("403 Forbidden", "application/pdf", b"no PDF"), "403 no PDF"),
         (of_type("404 Not Found\r\ncontent-encoding: zstd", "text/plain", b"x"), "404 "),
         (of_type("404 Not Found\r\ncontent-encoding: br", "text/plain", b"no br"), "404 "),
         (of_type("503 Busy", "text/plain", &[b'x'; 11 << 10]), "503 "),

@@ -132,7 +132,7 @@ while True:
             can["positionEncoding"] = MODE
         if MODE == "pull":
             can["diagnosticProvider"] = {"interFileDependencies": True, "workspaceDiagnostics": False}
-        if MODE == "symbols":
+        if MODE == "symbols" or MODE.startswith("symbols-") and MODE != "symbols-no":
             can["workspaceSymbolProvider"] = True
         root = params["rootUri"].rstrip("/")
         if MODE == "reaches":
@@ -184,6 +184,14 @@ while True:
     elif method == "textDocument/hover":
         position = params["position"]
         send({"id": number, "result": {"contents": f"at {position['line']}:{position['character']}"}})
+    elif method == "workspace/symbol" and MODE == "symbols-null":
+        send({"id": number, "result": None})
+    elif method == "workspace/symbol" and MODE == "symbols-error":
+        send({"id": number, "error": {"code": -32603, "message": "no project is loaded"}})
+    elif method == "workspace/symbol" and MODE == "symbols-malformed":
+        send({"id": number, "result": {"symbols": "many"}})
+    elif method == "workspace/symbol" and MODE == "symbols-never":
+        pass
     elif method == "workspace/symbol" and MODE == "symbols":
         note("symbol " + root.rsplit("/", 1)[-1] + " " + params["query"])
         found = {"name": params["query"], "kind": 12, "location": place(root + "/main.x", 0)}

@@ -133,7 +133,8 @@ async fn m5_schemas_that_are_huge_or_deep_cost_their_tool_and_what_leads_nowhere
     let script = json!({ "tools": tools, "on_call": [{ "result": text("done") }] });
     let server = allowed(&upstream, &[("s", script, "")]).start().await;
     let names = offered_names(&server, &upstream).await;
-    let left = ["bomb", "circle", "file", "fine", "foreign"].map(|name| format!("mcp__s__{name}"));
+    let left =
+        ["bomb", "circle", "file", "fine", "foreign", "none"].map(|name| format!("mcp__s__{name}"));
     assert_eq!(names, left);
     let bomb = json!({ "a": format!("{}!", "a".repeat(50_000)) });
     let answers =

@@ -231,11 +231,69 @@ async fn outside_mcp_accept_takes_the_flags_of_the_running_server() {
         "http://127.0.0.1:9/v1",
         "--log",
         "json",
+        // Those of `up`.
+        "--litellm-config",
+        "litellm.yaml",
+        "--litellm-workers",
+        "2",
+        "--litellm-port",
+        "4001",
+        "--demo-port",
+        "4002",
     ];
     let output = toolhand(&server, &accept);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{told}");
     has(&told, &["1 tools are taken as they are now, 1 of them changed or new"]);
+    let output = toolhand(&server, &[&["mcp", "list"][..], &accept[3..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test]
+async fn outside_47_an_error_of_a_program_that_names_no_request_ends_the_call_that_waits() {
+    let upstream = Upstream::start();
+    for id in [json!(null), json!(""), json!("unknown")] {
+        let error = json!({ "code": -32_700, "message": "Parse error: too deep" });
+        let script = doing(json!([{ "send": { "id": id, "error": error } }]));
+        let server = allowed(&upstream, &[("s", script, "")]).start().await;
+        let answer = one(&server, &upstream, call("mcp__s__do")).await;
+        has(&answer, &["Error: ", "the MCP server s refuses this: Parse error: too deep"]);
+        assert_eq!(states(&server).await[0]["state"], "ready");
+    }
+}
+
+#[tokio::test]
+async fn outside_18_19_files_in_utf_16_and_in_the_spellings_of_further_programs_are_read() {
+    let upstream = Upstream::start();
+    let script = json!({ "tools": [tool("do")] });
+    let server = allowed(&upstream, &[("own", doing(json!([])), "")]).start().await;
+    fs::write(server.workspace().join("w.json"), script.to_string()).expect("a file");
+    let program = json!([server.workspace().join("server.py"), server.workspace().join("w.json")]);
+    let parts = json!({ "path": "/usr/bin/python3", "args": program, "env": { "PORT": 1 } });
+    let workspace = server.workspace().display().to_string();
+    let zed = json!({ "context_servers": { "ours": { "source": "custom", "command": parts } } });
+    let list = json!({ "mcpServers": [
+        { "name": "ours", "command": "/usr/bin/python3", "args": program, "env": ["PORT=1"] },
+    ] });
+    let opencode = json!({ "mcp": { "ours": { "type": "local", "enabled": true,
+        "command": ["/usr/bin/python3", program[0], program[1]],
+        "environment": { "HOME_OF": "{env:HOME}" } } } });
+    let empty = json!({ "mcpServers": { "ours": { "transport": { "type": "stdio" }, "url": "",
+        "command": "/usr/bin/python3", "args": program, "headers": [], "cwd": "" } } });
+    for file in [zed, list, opencode, empty] {
+        let text = format!("\u{feff}{file}");
+        let wide: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        write_mcp_file(&server, &wide);
+        assert!(toolhand(&server, &["trust", &workspace]).status.success());
+        let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
+        for wrong in ["no effect: the MCP server", "cannot be read", "is not UTF-8"] {
+            assert!(!checked.contains(wrong), "{file}: {wrong} in {checked}");
+        }
+        has(&checked, &["the MCP server ours"]);
+        if has_sandbox(&server).await {
+            has(&checked, &["  ours: ready"]);
+        }
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub(crate) fn definitions(server: &Server, files: &[(&str, &str)]) {
 }
 
 /// What `check` says of definitions.
-fn checked(server: &Server) -> String {
+pub(crate) fn checked(server: &Server) -> String {
     let output = toolhand(server, &["check"]);
     let home = server.state_dir().parent().expect("the home").display().to_string();
     let text = String::from_utf8(output.stdout).expect("text").replace(&home, "~");

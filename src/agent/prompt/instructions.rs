@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::imports::imports;
-use crate::encoding;
+use crate::encoding::{self, Binary};
 use crate::permissions::{MayLeadOut, UnaskedFiles};
 use crate::text::{prefix, without_hidden};
 use crate::workspace::{FileId, absolute_from_home};
@@ -30,16 +30,38 @@ pub(crate) struct InstructionFile {
     pub(crate) is_cut: bool,
 }
 
+/// A file that says nothing to the model, or not surely what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OddInstructions {
+    pub(crate) path: PathBuf,
+    /// It follows the path.
+    pub(crate) reason: String,
+    pub(crate) is_left_out: bool,
+}
+
+/// What the files say, and what is to be told of them to people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ReadInstructions {
+    pub(super) files: Vec<InstructionFile>,
+    pub(super) odd: Vec<OddInstructions>,
+}
+
 /// Reads the files. Those that lie outside the roots count if the workspace `may_lead_out`.
 /// Blocks.
 pub(super) fn read(
     files: &UnaskedFiles,
     home: &Path,
     may_lead_out: MayLeadOut,
-) -> Vec<InstructionFile> {
-    let (found, known) = (Vec::new(), HashSet::new());
-    let opened = 0;
-    let mut reader = Reader { files, home, may_lead_out, found, known, opened, left: MAX_BYTES };
+) -> ReadInstructions {
+    let mut reader = Reader {
+        files,
+        home,
+        may_lead_out,
+        found: ReadInstructions::default(),
+        known: HashSet::new(),
+        opened: 0,
+        left: MAX_BYTES,
+    };
     for name in NAMES {
         reader.add(&files.workspace().root().join(name), 0);
     }
@@ -50,7 +72,7 @@ struct Reader<'a> {
     files: &'a UnaskedFiles,
     home: &'a Path,
     may_lead_out: MayLeadOut,
-    found: Vec<InstructionFile>,
+    found: ReadInstructions,
     known: HashSet<FileId>,
     opened: usize,
     /// Bytes that may still be read.
@@ -70,7 +92,7 @@ impl Reader<'_> {
         let imported = imports(&text).into_iter().map(Path::new);
         let imported = imported.map(|path| absolute_from_home(&directory, self.home, path));
         let imported: Vec<PathBuf> = imported.collect();
-        self.found.push(InstructionFile { path: path.to_owned(), text, is_cut });
+        self.found.files.push(InstructionFile { path: path.to_owned(), text, is_cut });
         for path in imported {
             self.add(&path, depth + 1);
         }
@@ -88,9 +110,20 @@ impl Reader<'_> {
         let mut bytes = Vec::new();
         file.take(self.left as u64 + 1).read_to_end(&mut bytes).ok()?;
         let is_cut = bytes.len() > self.left;
-        let decoded = encoding::text_of(&bytes, !is_cut).ok()?.text;
+        let decoded = self.decoded(path, &bytes, is_cut)?;
         let is_cut = is_cut || decoded.len() > self.left;
         let text = without_hidden(prefix(&decoded, self.left)).trim().to_owned();
         (!text.is_empty()).then_some((text, is_cut))
+    }
+
+    /// The text of these bytes, and a word of what is odd about them.
+    fn decoded(&mut self, path: &Path, bytes: &[u8], is_cut: bool) -> Option<String> {
+        let (text, reason) = match encoding::text_of(bytes, !is_cut) {
+            Ok(decoded) => (Some(decoded.text), decoded.doubt),
+            Err(Binary(what)) => (None, Some(format!("is no text but {what}"))),
+        };
+        let (path, is_left_out) = (path.to_owned(), text.is_none());
+        self.found.odd.extend(reason.map(|reason| OddInstructions { path, reason, is_left_out }));
+        text
     }
 }

@@ -1,29 +1,53 @@
 //! Lists the agents, skills and commands of files, what of them has no effect, and the files that
 //! do not count.
 
+use std::sync::Arc;
+
+use crate::agent::prompt::{OddInstructions, WorkspaceWords};
 use crate::agent::subagents::settings::SubagentSettings;
 use crate::app::services::Services;
 use crate::definitions::{AgentDefinition, DefinitionSet, SkillDefinition, SkillKind};
-use crate::permissions::Mode;
+use crate::permissions::{Mode, UnaskedFiles};
 use crate::text::printable;
 use crate::tools::agent_types::{AgentPlace, AgentType};
 use crate::tools::toolset::Toolset;
+use crate::workspace::Workspace;
 
 /// Skipped files that are named, and odd ones. A repository could hold thousands.
 const MAX_SKIPPED: usize = 100;
 
-/// What is defined for each workspace. Nothing where there is none.
-pub(super) fn report(services: &Services, subagents: &SubagentSettings) -> String {
+/// What is defined for each workspace, and which of its instructions are not read as they are.
+/// Nothing where there is none.
+pub(super) async fn report(services: &Services, subagents: &SubagentSettings) -> String {
     let first = services.permissions.workspace();
     let mut lines: Vec<String> = Vec::new();
     for workspace in [first].into_iter().chain(services.workspaces.values()) {
-        let of_workspace = listed(&services.definitions.current(workspace), (services, subagents));
+        let set = services.definitions.current(workspace);
+        let mut of_workspace = listed(&set, (services, subagents));
+        of_workspace.extend(odd_instructions(services, workspace, set.is_trusted).await);
         // The user's files concern each of them.
         let new: Vec<_> = of_workspace.into_iter().filter(|line| !lines.contains(line)).collect();
         lines.extend(new);
     }
     lines.push(String::new());
     if lines.len() == 1 { String::new() } else { lines.join("\n") }
+}
+
+async fn odd_instructions(
+    services: &Services,
+    workspace: &Arc<Workspace>,
+    is_trusted: bool,
+) -> Vec<String> {
+    let permissions = services.permissions.with_workspace(Arc::clone(workspace));
+    let home = services.home.clone();
+    let read = move |files: &UnaskedFiles| WorkspaceWords::read(files, &home, is_trusted).odd;
+    // The disk does not answer: the server will say so.
+    let odd = permissions.read_unasked(read).await.unwrap_or_default();
+    let line = |it: OddInstructions| {
+        let how = if it.is_left_out { "skipped" } else { "odd" };
+        printable(format!("{how}: {}: {}", it.path.display(), it.reason).as_bytes())
+    };
+    odd.into_iter().map(line).collect()
 }
 
 fn listed(set: &DefinitionSet, here: (&Services, &SubagentSettings)) -> Vec<String> {

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::keys::{ValueKind, kind_of};
-use super::{NameList, parsed, split_at_commas};
+use super::{NameList, names_in, parsed};
 
 /// Keys of other programs. They end the value before them, and theirs is ignored. Any other word
 /// with a colon may begin a line of a description, such as `user:` in an example.
@@ -60,6 +60,11 @@ pub(super) fn read(frontmatter: &str) -> Result<Map<String, Value>, (usize, Stri
     let mut values = Map::new();
     for entry in entries(frontmatter) {
         let Some(kind) = kind_of(entry.key) else { continue };
+        // Of these, nothing means what it means to leave the key out.
+        if matches!(kind, ValueKind::Number | ValueKind::Flag) && entry.text().is_empty() {
+            values.shift_remove(entry.key);
+            continue;
+        }
         let value = entry.read(kind);
         let value = value.ok_or_else(|| {
             let reason = format!("`{}` takes {}", entry.key, kind.expected());
@@ -68,6 +73,27 @@ pub(super) fn read(frontmatter: &str) -> Result<Map<String, Value>, (usize, Stri
         values.insert(entry.key.to_owned(), value);
     }
     Ok(values)
+}
+
+/// Where a frontmatter ends that no line ends: in front of the first heading, or of an empty line
+/// with text behind it. `None`: it has no keys, or one that is read stands further on, where it
+/// could narrow what the file allows.
+pub(super) fn open_end(text: &str) -> Option<usize> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let is_key = |line: &&str| key_of(line).is_some() && !line.starts_with(char::is_whitespace);
+    let is_empty = |line: &str| line.trim().is_empty();
+    let ends = |at: usize| {
+        let behind = lines[at..].iter().find(|line| !is_empty(line));
+        lines[at].starts_with('#') || is_empty(lines[at]) && !behind.is_some_and(is_key)
+    };
+    let end = (0..lines.len()).find(|at| ends(*at)).unwrap_or(lines.len());
+    let (frontmatter, behind) = lines.split_at(end);
+    let is_read = |line: &&str| key_of(line).is_some_and(|(key, _)| kind_of(key).is_some());
+    let begins_with_key = frontmatter.iter().find(|line| !is_empty(line)).is_some_and(is_key);
+    if !begins_with_key || behind.iter().any(is_read) {
+        return None;
+    }
+    Some(frontmatter.iter().map(|line| line.len()).sum())
 }
 
 /// The keys, of which none stands further in than the first one.
@@ -94,7 +120,8 @@ fn entries(frontmatter: &str) -> Vec<Entry<'_>> {
 
 /// A key that is known here or to others, and what stands behind it.
 fn key_of(line: &str) -> Option<(&str, &str)> {
-    let (key, value) = line.split_once(':')?;
+    // The second is how keyboards for Chinese write a colon.
+    let (key, value) = line.split_once([':', '：'])?;
     let key = key.trim().trim_matches(['"', '\'']);
     let is_key = kind_of(key).is_some() || OTHERS.contains(&key);
     is_key.then_some((key, value))
@@ -112,8 +139,14 @@ impl Entry<'_> {
                     self.as_yaml::<NameList>().map_or_else(|| self.names(), NameList::names);
                 Some(names.iter().map(|name| name.trim()).collect())
             }
-            ValueKind::Number => self.as_yaml::<u32>().map(Value::from),
-            ValueKind::Flag => self.as_yaml::<bool>().map(Value::from),
+            ValueKind::Number => {
+                let number = self.as_yaml::<u32>().or_else(|| self.text().trim().parse().ok());
+                number.map(Value::from)
+            }
+            ValueKind::Flag => {
+                let flag = self.as_yaml::<bool>().or_else(|| flag_of(&self.text()));
+                flag.map(Value::from)
+            }
         }
     }
 
@@ -146,11 +179,16 @@ impl Entry<'_> {
     fn names(&self) -> Vec<String> {
         let text = self.text();
         let items = text.lines().map(|line| line.trim().trim_start_matches("- "));
-        let items = items.collect::<Vec<_>>().join(",");
-        let inner = items.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let parts = split_at_commas(inner.unwrap_or(&items));
-        let unquoted = parts.iter().map(|part| part.trim().trim_matches(['"', '\'']).to_owned());
-        unquoted.collect()
+        names_in(&items.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// Yes or no, in the words that YAML had for them before.
+fn flag_of(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" => Some(true),
+        "false" | "no" | "off" => Some(false),
+        _ => None,
     }
 }
 
@@ -204,6 +242,34 @@ mod tests {
             description.starts_with("Use it.\nExamples:") && description.ends_with("</example>")
         );
         assert_eq!(values["model"], "haiku");
+    }
+
+    #[test]
+    fn outside_40_flags_and_numbers_are_read_in_other_words() {
+        for (written, meant) in [
+            ("yes", "true"),
+            ("'true'", "true"),
+            ("On", "true"),
+            ("No", "false"),
+            ("\"false\" # c", "false"),
+        ] {
+            let text = format!("description: a: b\nuser-invocable: {written}");
+            check(&text, &format!(r#"{{"description":"a: b","user-invocable":{meant}}}"#));
+        }
+        check("description: a: b\nmaxTurns: '10'", r#"{"description":"a: b","maxTurns":10}"#);
+        check("description: a: b\nuser-invocable:\nmaxTurns:\n", r#"{"description":"a: b"}"#);
+    }
+
+    #[test]
+    fn outside_40_other_colons_and_tabs_are_read() {
+        check(
+            "name：review\ndescription：查看代码: 全部",
+            r#"{"name":"review","description":"查看代码: 全部"}"#,
+        );
+        check(
+            "name:\treview\n\tdescription: in\ndescription:\tTabs: two",
+            r#"{"name":"review\n\tdescription: in","description":"Tabs: two"}"#,
+        );
     }
 
     #[test]

@@ -17,6 +17,29 @@ pub(crate) struct NamedAddresses {
 }
 
 impl NamedAddresses {
+    /// Those of the head of an answer: its `Refresh`, and its `Link` headers. `own` is the address of
+    /// the page.
+    pub(crate) fn of_headers<'h>(
+        refresh: Option<&str>,
+        links: impl IntoIterator<Item = &'h str>,
+        own: &Url,
+    ) -> Self {
+        let named = |target: &str| named(target, Some(own), Some(own));
+        let canonical = links.into_iter().find_map(canonical_link);
+        Self {
+            leads_to: refresh.and_then(|refresh| named(target_of_refresh(refresh)?)),
+            canonical: canonical.and_then(named),
+        }
+    }
+
+    /// With those of others, where these name none.
+    pub(crate) fn or(self, others: Self) -> Self {
+        Self {
+            leads_to: self.leads_to.or(others.leads_to),
+            canonical: self.canonical.or(others.canonical),
+        }
+    }
+
     /// Must be read before the head of the page is taken out. `base` is what targets are relative
     /// to, and `own` the address of the page.
     pub(super) fn of(document: &Document, base: Option<&Url>, own: Option<&str>) -> Self {
@@ -59,6 +82,21 @@ fn named(target: &str, base: Option<&Url>, own: Option<&Url>) -> Option<String> 
         own == url
     });
     (!is_own && shown.len() <= MAX_BYTES).then_some(shown)
+}
+
+/// The target of the link that is the canonical one, of those in a header such as
+/// `</a>; rel="canonical", </b>; rel=next`.
+fn canonical_link(header: &str) -> Option<&str> {
+    header.split('<').skip(1).find_map(|link| {
+        let (target, parameters) = link.split_once('>')?;
+        let is_canonical = parameters.split([';', ',']).any(|parameter| {
+            let (name, value) = parameter.split_once('=').unwrap_or_default();
+            let words = value.trim().trim_matches(['"', '\'']).split_ascii_whitespace();
+            let mut words = words.filter(|word| word.eq_ignore_ascii_case("canonical"));
+            name.trim().eq_ignore_ascii_case("rel") && words.next().is_some()
+        });
+        is_canonical.then_some(target)
+    })
 }
 
 /// The target in `5; url='x'`, as browsers read it: a number, a sign between, and `url=` before the
@@ -121,6 +159,34 @@ mod tests {
         }
         let credentials = "<meta http-equiv=refresh content='0; url=https://me:key@b.example/'>";
         assert_eq!(of(credentials).leads_to, None);
+    }
+
+    #[test]
+    fn outside_23_24_headers_name_the_same_addresses() {
+        let own = Url::parse(OWN).unwrap();
+        let of = |refresh: Option<&str>, links: &[&str]| {
+            let found = NamedAddresses::of_headers(refresh, links.iter().copied(), &own);
+            (found.leads_to.unwrap_or_default(), found.canonical.unwrap_or_default())
+        };
+        let b = "https://example.com/b";
+        for refresh in ["0; url=/b", "5;URL='https://example.com/b'", "0, /b"] {
+            assert_eq!(of(Some(refresh), &[]), (b.to_owned(), String::new()), "{refresh}");
+        }
+        for refresh in ["", "5", "0; url=page", "0; url=javascript:x()", "url=/b"] {
+            assert_eq!(of(Some(refresh), &[]).0, "", "{refresh}");
+        }
+        for links in [
+            &["</b>; rel=\"canonical\""][..],
+            &["</a>; rel=next, <https://example.com/b>;rel=canonical; type=text/html"],
+            &["</a>; rel=preload", "</b>; title=x; REL='nofollow Canonical'"],
+        ] {
+            assert_eq!(of(None, links), (String::new(), b.to_owned()), "{links:?}");
+        }
+        for links in
+            [&["</b>; rel=next"][..], &["/b; rel=canonical"], &["</b"], &["<page>; rel=canonical"]]
+        {
+            assert_eq!(of(None, links).1, "", "{links:?}");
+        }
     }
 
     #[test]

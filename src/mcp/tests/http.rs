@@ -496,3 +496,92 @@ async fn a_401_to_the_list_of_tools_says_that_the_server_needs_a_key() {
         assert_eq!(server.count("initialize"), 1);
     }
 }
+
+#[tokio::test]
+async fn outside_47_a_request_that_is_only_accepted_ends_unless_a_stream_can_bring_its_answer() {
+    // Without a session nobody listens.
+    let accepted = || async { StatusCode::ACCEPTED.into_response() };
+    for has_session in [true, false] {
+        let server = server_where(move |request: Value| async move {
+            let is_call = request["method"] == "tools/call";
+            let mut answer = if is_call {
+                StatusCode::ACCEPTED.into_response()
+            } else {
+                usual_answer(&Method::POST, &request)
+            };
+            if !has_session {
+                answer.headers_mut().remove("mcp-session-id");
+            }
+            request["method"].is_string().then_some(answer)
+        })
+        .await;
+        let (servers, answer) = called(&server).await;
+        let why = answer.unwrap_err().0;
+        assert!(
+            why.contains("it has taken the request (HTTP 202), and no stream is open"),
+            "{why}"
+        );
+        assert!(why.ends_with("whether it took effect is unknown"), "{why}");
+        assert_eq!(servers.states()[0].state, McpState::Ready);
+    }
+    let list = server_where(move |request: Value| async move {
+        let is_list = request["method"] == "tools/list";
+        if is_list { Some(accepted().await) } else { None }
+    })
+    .await;
+    let state = state_of(&list.url).await;
+    assert!(state.why().unwrap().contains("it has taken the request (HTTP 202)"), "{state:?}");
+}
+
+#[tokio::test]
+async fn outside_47_the_answer_to_an_accepted_request_comes_on_the_stream_that_listens() {
+    let (answers, listens) = tokio::sync::mpsc::unbounded_channel::<String>();
+    let listens = Arc::new(Mutex::new(Some(listens)));
+    let route = move |method: Method, body: Bytes| {
+        let (answers, listens) = (answers.clone(), Arc::clone(&listens));
+        async move {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if method == Method::GET {
+                let Some(listens) = sync::lock(&listens).take() else {
+                    return StatusCode::METHOD_NOT_ALLOWED.into_response();
+                };
+                let events = futures::stream::unfold(listens, |mut listens| async move {
+                    let event = listens.recv().await?;
+                    Some((Ok::<_, Infallible>(Bytes::from(event)), listens))
+                });
+                let body = Body::from_stream(events);
+                return ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response();
+            }
+            if request["method"] == "tools/call" {
+                let answer = json!({"jsonrpc": "2.0", "id": request["id"], "result": text("late")});
+                answers.send(format!("data: {answer}\n\n")).unwrap();
+                return StatusCode::ACCEPTED.into_response();
+            }
+            usual_answer(&method, &request)
+        }
+    };
+    let url = serve(Router::new().route("/mcp", any(route))).await + "/mcp";
+    let (servers, answer) = called(&Scripted { url, asked: Arc::default() }).await;
+    assert_eq!(answer.unwrap().parts, [McpPart::Text("late".into())]);
+    assert_eq!(call(&servers).await.unwrap().parts, [McpPart::Text("late".into())]);
+}
+
+#[tokio::test]
+async fn outside_47_an_error_that_cannot_be_read_ends_its_call() {
+    let event = |message: &Value| {
+        let begin = Bytes::from(format!("data: {message}\n\n"));
+        let begin = futures::stream::once(async move { Ok::<_, Infallible>(begin) });
+        let body = Body::from_stream(begin.chain(futures::stream::pending()));
+        ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+    };
+    for is_event in [true, false] {
+        let server = server_where(move |request: Value| async move {
+            let message = json!({"jsonrpc": "2.0", "id": request["id"], "error": "no such row"});
+            let answer = if is_event { event(&message) } else { Json(message).into_response() };
+            (request["method"] == "tools/call").then_some(answer)
+        })
+        .await;
+        let (_servers, answer) = called(&server).await;
+        assert_eq!(answer.unwrap_err().0, "the MCP server web refuses this: no such row");
+    }
+}

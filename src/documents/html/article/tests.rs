@@ -45,6 +45,8 @@ fn outside_48_what_belongs_to_an_article_stays_in_it() {
         "<details><summary>THIS</summary></details>",
         "<blockquote><p></p><footer>THIS</footer></blockquote>",
         "<pre>THIS</pre>",
+        "<div class=code-toolbar><pre><code>THIS</code></pre></div>",
+        "<div class='highlight highlight-source-shell position-relative overflow-auto'><pre>THIS</pre></div>",
         "<noscript>THIS</noscript>",
     ] {
         check_inside(part, true);
