@@ -1,12 +1,19 @@
 //! Recognises the encoding of a file by its contents, and converts text from and to it. All files
 //! are decoded here, those of the tools as well as definitions and instructions.
 
+mod declared;
+mod guessed_file;
+
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
 
+pub(crate) use self::declared::DeclaredEncoding;
+pub(crate) use self::guessed_file::GuessError;
 use crate::text::BYTE_ORDER_MARK;
+
+type Charset = &'static encoding_rs::Encoding;
 
 /// Bytes at the beginning of a file that are examined.
 pub(crate) const SAMPLE_BYTES: usize = 64 << 10;
@@ -26,11 +33,15 @@ const UTF_32_MARKS: [&[u8]; 2] = [b"\xff\xfe\0\0", b"\0\0\xfe\xff"];
 
 const BINARY: Binary = Binary("a binary file");
 
-/// A text encoding, and whether the text begins with a byte order mark.
+/// The encoding of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Encoding {
-    charset: &'static encoding_rs::Encoding,
+    charset: Charset,
+    /// Whether the text begins with a byte order mark.
     has_mark: bool,
+    /// Whether the bytes could as well be in another encoding. A guess may show a text, and must
+    /// not decide what is written.
+    is_guess: bool,
 }
 
 /// A file that is not text, with the most specific description known.
@@ -68,10 +79,9 @@ pub(crate) fn text_of(bytes: &[u8], is_whole: bool) -> Result<DecodedText, Binar
         text.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned()
     };
     let name = encoding.name();
-    let is_guess = !encoding.has_mark && !encoding.is_utf_8();
     let doubt = match () {
         () if is_whole && is_damaged => Some(format!("has bytes that are no text in {name}")),
-        () if is_guess => Some(format!("is read in a guessed encoding: {name}")),
+        () if encoding.is_guess => Some(format!("is read in a guessed encoding: {name}")),
         () => None,
     };
     Ok(DecodedText { text, doubt })
@@ -102,10 +112,20 @@ pub(crate) fn guessed(bytes: &[u8]) -> &'static encoding_rs::Encoding {
 }
 
 impl Encoding {
-    pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false };
+    pub(crate) const UTF_8: Self = Self { charset: UTF_8, has_mark: false, is_guess: false };
 
     /// `sample` is the beginning of a file. `is_whole` tells whether it is the whole file.
     pub(crate) fn recognise(sample: &[u8], is_whole: bool) -> Result<Self, Binary> {
+        Self::recognise_declared(sample, is_whole, None)
+    }
+
+    /// As [`Self::recognise`], of a file that somebody says to be in a certain encoding. That
+    /// counts if the file can be in it, and does not show another one itself.
+    pub(crate) fn recognise_declared(
+        sample: &[u8],
+        is_whole: bool,
+        declared: Option<DeclaredEncoding>,
+    ) -> Result<Self, Binary> {
         if is_utf_32(sample) {
             return Err(Binary("a UTF-32 file"));
         }
@@ -114,9 +134,13 @@ impl Encoding {
         if let Some((_, what)) = MAGIC.iter().find(|(magic, _)| unmarked.starts_with(magic)) {
             return Err(Binary(what));
         }
+        let as_declared = || declared.filter(|declared| declared.fits(sample, is_whole));
         let encoding = match marked {
             Some(encoding) => encoding,
-            None => Self { charset: charset_of(sample, is_whole)?, has_mark: false },
+            None => match as_declared() {
+                Some(declared) => return Ok(declared.unmarked()),
+                None => Self::unmarked(sample, is_whole)?,
+            },
         };
         // Binary data can begin with a mark, or have zeros in every other byte, by chance.
         // Check that the rest is text in this encoding too.
@@ -128,19 +152,64 @@ impl Encoding {
 
     /// The encoding in which an existing file is written back. Unlike [`Self::recognise`], it
     /// accepts text with NUL characters in it.
-    pub(crate) fn to_keep(bytes: &[u8]) -> Result<Self, Binary> {
-        Self::recognise(bytes, true).or_else(|binary| {
+    pub(crate) fn to_keep(
+        bytes: &[u8],
+        declared: Option<DeclaredEncoding>,
+    ) -> Result<Self, Binary> {
+        Self::recognise_declared(bytes, true, declared).or_else(|binary| {
             if is_utf_32(bytes) {
                 return Err(binary);
             }
-            let wide = || utf_16_by_zeros(bytes).map(|charset| Self { charset, has_mark: false });
-            Ok(Self::by_mark(bytes).or_else(wide).unwrap_or(Self::UTF_8))
+            let wide = || utf_16_by_zeros(bytes).map(Self::guess);
+            let utf_8 = Self { is_guess: str::from_utf8(bytes).is_err(), ..Self::UTF_8 };
+            Ok(Self::by_mark(bytes).or_else(wide).unwrap_or(utf_8))
         })
     }
 
     fn by_mark(sample: &[u8]) -> Option<Self> {
         let (charset, _) = encoding_rs::Encoding::for_bom(sample)?;
-        Some(Self { charset, has_mark: true })
+        Some(Self { charset, has_mark: true, is_guess: false })
+    }
+
+    fn guess(charset: Charset) -> Self {
+        Self { charset, has_mark: false, is_guess: true }
+    }
+
+    /// The encoding of a text without a byte order mark.
+    fn unmarked(sample: &[u8], is_whole: bool) -> Result<Self, Binary> {
+        match sample.contains(&0) {
+            true => utf_16_by_zeros(sample).map(Self::guess).ok_or(BINARY),
+            false if is_mostly_control(sample) => Err(BINARY),
+            false if is_utf_8(sample, is_whole) => Ok(Self::UTF_8),
+            false if is_mostly_utf_8(sample) => Ok(Self::guess(UTF_8)),
+            false => Ok(Self::guess(detect(sample, is_whole, None))),
+        }
+    }
+
+    /// Whether the text could as well be in another encoding.
+    pub(crate) fn is_guess(&self) -> bool {
+        self.is_guess
+    }
+
+    /// Whether it is UTF-8 unless a later byte shows that it is not.
+    pub(crate) fn is_unmarked_utf_8(&self) -> bool {
+        self.is_utf_8() && !self.has_mark
+    }
+
+    /// The names of encodings that a file with these bytes may have, other than this guess.
+    pub(crate) fn alternatives(&self, bytes: &[u8]) -> Vec<&'static str> {
+        guessed_file::alternatives(bytes, *self)
+    }
+
+    /// The bytes of a file whose encoding is this guess, when its text is `new`. `old` is its text
+    /// now; of a file that is taken for UTF-8, its bytes.
+    pub(crate) fn rewritten(
+        &self,
+        bytes: &[u8],
+        old: &[u8],
+        new: &[u8],
+    ) -> Result<Vec<u8>, GuessError> {
+        guessed_file::rewritten(bytes, *self, old, new)
     }
 
     fn is_claimed(&self) -> bool {
@@ -234,22 +303,45 @@ impl Encoding {
     }
 }
 
+/// Tells whether a text that comes in pieces is UTF-8.
+#[derive(Debug, Default)]
+pub(crate) struct Utf8Check {
+    is_broken: bool,
+    /// The beginning of a character whose rest is to come.
+    cut: Vec<u8>,
+}
+
+impl Utf8Check {
+    pub(crate) fn feed(&mut self, piece: &[u8]) {
+        if self.is_broken {
+            return;
+        }
+        let joined;
+        let bytes = match self.cut.is_empty() {
+            true => piece,
+            false => {
+                joined = [&std::mem::take(&mut self.cut), piece].concat();
+                &joined
+            }
+        };
+        if let Err(error) = str::from_utf8(bytes) {
+            self.is_broken = error.error_len().is_some();
+            self.cut = bytes[error.valid_up_to()..].to_vec();
+        }
+    }
+
+    /// Whether all pieces so far are UTF-8, of which the last character may be cut.
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.is_broken
+    }
+}
+
 fn is_utf_32(sample: &[u8]) -> bool {
     UTF_32_MARKS.iter().any(|mark| sample.starts_with(mark))
 }
 
-/// The encoding of a text without a byte order mark.
-fn charset_of(sample: &[u8], is_whole: bool) -> Result<&'static encoding_rs::Encoding, Binary> {
-    match sample.contains(&0) {
-        true => utf_16_by_zeros(sample).ok_or(BINARY),
-        false if is_mostly_control(sample) => Err(BINARY),
-        false if is_mostly_utf_8(sample) => Ok(UTF_8),
-        false => Ok(detect(sample, is_whole)),
-    }
-}
-
 /// Recognises UTF-16 without a mark: mostly Latin text has a zero in every other byte.
-fn utf_16_by_zeros(sample: &[u8]) -> Option<&'static encoding_rs::Encoding> {
+fn utf_16_by_zeros(sample: &[u8]) -> Option<Charset> {
     let units = sample.len() / 2;
     let zeros_at = |offset: usize| sample.iter().skip(offset).step_by(2).filter(|b| **b == 0);
     let (even, odd) = (zeros_at(0).count(), zeros_at(1).count());
@@ -271,30 +363,35 @@ fn is_mostly_control(sample: &[u8]) -> bool {
     odd * 10 > sample.len() * 3
 }
 
-/// Whether the text is UTF-8, possibly with a few invalid bytes.
-fn is_mostly_utf_8(sample: &[u8]) -> bool {
-    // Nearly every file, and much faster than counting its characters.
-    if str::from_utf8(sample).is_ok() {
-        return true;
+/// Whether the text is UTF-8. If it is not the whole file, its last character may be cut.
+fn is_utf_8(sample: &[u8], is_whole: bool) -> bool {
+    match str::from_utf8(sample) {
+        Ok(_) => true,
+        Err(error) => !is_whole && error.error_len().is_none(),
     }
+}
+
+/// Whether the text is UTF-8 with a few invalid bytes.
+fn is_mostly_utf_8(sample: &[u8]) -> bool {
     let (mut good, mut broken) = (0_usize, 0_usize);
     for chunk in sample.utf8_chunks() {
         good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         broken += usize::from(!chunk.invalid().is_empty());
     }
-    // The sample may end in the middle of a character.
+    // The file may end in the middle of a character.
     let is_cut = broken == 1
         && sample.utf8_chunks().last().is_some_and(|chunk| {
             let rest = chunk.invalid();
-            !rest.is_empty() && std::str::from_utf8(rest).is_err_and(|e| e.error_len().is_none())
+            !rest.is_empty() && str::from_utf8(rest).is_err_and(|e| e.error_len().is_none())
         });
     is_cut || good > broken * 4
 }
 
-fn detect(sample: &[u8], is_whole: bool) -> &'static encoding_rs::Encoding {
+/// The best guess. The top-level domain of a country helps to choose among several.
+fn detect(sample: &[u8], is_whole: bool, domain: Option<&[u8]>) -> Charset {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(sample, is_whole);
-    detector.guess(None, Utf8Detection::Deny)
+    detector.guess(domain, Utf8Detection::Deny)
 }
 
 #[cfg(test)]

@@ -5,14 +5,19 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::coded_text::{CodedText, Declaration};
+pub(crate) use self::encodings::{EncodingSettings, FileEncodings};
 use self::locks::Locks;
 pub(crate) use self::read_state::{
     Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, RoundDigest, ShownLines,
     Suspect,
 };
 use self::settings_guard::SettingsGuard;
+use crate::encoding::DeclaredEncoding;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
+mod coded_text;
+mod encodings;
 pub(crate) mod line_ends;
 mod locks;
 pub mod measured;
@@ -36,6 +41,7 @@ pub(crate) struct Files {
     locks: Locks,
     temporary: TempFiles,
     guard: SettingsGuard,
+    encodings: FileEncodings,
 }
 
 /// The contents of a file, and the state they were read in.
@@ -82,7 +88,27 @@ pub(crate) enum FileError {
 
 impl Files {
     pub(crate) fn new(temp_files: TempFiles, guard: SettingsGuard) -> Self {
-        Self { locks: Locks::default(), temporary: temp_files, guard }
+        let encodings = FileEncodings::default();
+        Self { locks: Locks::default(), temporary: temp_files, guard, encodings }
+    }
+
+    /// Takes these encodings for those of files.
+    pub(crate) fn with_encodings(self, encodings: FileEncodings) -> Self {
+        Self { encodings, ..self }
+    }
+
+    /// Who says in which encoding a file is: the call itself, an earlier one, or a setting.
+    pub(crate) fn declaration(
+        &self,
+        target: &Target,
+        known: &ReadState,
+        given: Option<DeclaredEncoding>,
+    ) -> Option<Declaration> {
+        let earlier = || {
+            let path = target.real_path();
+            known.declared_encoding(path).or_else(|| self.encodings.declared(path))
+        };
+        given.map(Declaration::Call).or_else(|| earlier().map(Declaration::Other))
     }
 
     /// What keeps settings files whole.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{languages, readable, state_dir, workspace_servers};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
-use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
+use crate::files::{FileEncodings, Files};
 use crate::hooks::{self, HookFailures, HookPrograms, Hooks};
 use crate::lsp::LanguageServers;
 use crate::mcp::{McpLauncher, McpReach, McpSandboxes, McpServers, McpSettings};
@@ -130,7 +130,10 @@ impl Services {
         let search = search(config, secrets)?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            files: Arc::new(Files::new(temp_files, settings_guard(file))),
+            files: Arc::new(
+                Files::new(temp_files, settings_guard(file))
+                    .with_encodings(FileEncodings::new(&config.tools.files)),
+            ),
             runner,
             sandbox: sandbox.clone(),
             sandbox_escape: config.sandbox.offers_escape(),

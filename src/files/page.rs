@@ -1,12 +1,12 @@
 //! Reads a range of lines from a file of any size, in one pass and bounded memory.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 
 use memchr::memchr_iter;
 use tokio_util::sync::CancellationToken;
 
 use super::read_state::{Content, MAX_KEPT_BYTES};
-use crate::encoding::{Binary, Encoding, Newline, SAMPLE_BYTES};
+use crate::encoding::{Binary, DeclaredEncoding, Encoding, Newline, SAMPLE_BYTES, Utf8Check};
 
 /// Bytes of one page.
 const BUDGET_BYTES: usize = 256 << 10;
@@ -62,17 +62,24 @@ pub(crate) enum PageError {
 }
 
 impl Page {
+    /// `declared` is the encoding that the file is said to have.
     pub(crate) fn read(
-        mut file: impl Read,
+        mut file: impl Read + Seek,
         wanted: Wanted,
+        declared: Option<DeclaredEncoding>,
         cancelled: &CancellationToken,
     ) -> Result<Self, PageError> {
         let mut buffer = vec![0; SAMPLE_BYTES];
         let mut length = fill(&mut file, &mut buffer)?;
-        let encoding = Encoding::recognise(&buffer[..length], length < buffer.len())
+        let is_whole = length < buffer.len();
+        let mut encoding = Encoding::recognise_declared(&buffer[..length], is_whole, declared)
             .map_err(PageError::Binary)?;
+        let mut utf_8 = Utf8Check::default();
         let mut scan = Scan::new(wanted, encoding.newline());
         while length > 0 {
+            if encoding.is_unmarked_utf_8() && scan.fed < COUNTED_BYTES {
+                utf_8.feed(&buffer[..length]);
+            }
             scan.feed(&buffer[..length]);
             if scan.is_enough() {
                 break;
@@ -86,11 +93,30 @@ impl Page {
             length = fill(&mut file, &mut buffer)?;
         }
         let is_whole = length == 0;
+        let is_doubted = encoding.is_guess() || !utf_8.is_valid();
+        if is_doubted && scan.fed > SAMPLE_BYTES as u64 {
+            encoding = by_the_whole(&mut file, encoding, declared)?;
+        }
         if encoding.holds_nul(&scan.page) {
             return Err(PageError::Binary(Binary("a binary file")));
         }
         Ok(scan.finish(encoding, is_whole))
     }
+}
+
+/// The encoding of a file by all of it that is counted. What the beginning tells of its line ends
+/// holds.
+fn by_the_whole(
+    file: &mut (impl Read + Seek),
+    first: Encoding,
+    declared: Option<DeclaredEncoding>,
+) -> Result<Encoding, io::Error> {
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    file.take(COUNTED_BYTES).read_to_end(&mut bytes)?;
+    let is_whole = (bytes.len() as u64) < COUNTED_BYTES;
+    let found = Encoding::recognise_declared(&bytes, is_whole, declared).ok();
+    Ok(found.filter(|found| found.newline() == first.newline()).unwrap_or(first))
 }
 
 /// Reads until the buffer is full or the file ends. A short read could split a UTF-16 unit.
@@ -243,7 +269,45 @@ mod tests {
     use super::*;
 
     fn page(content: &[u8], first: u64, lines: u64) -> Page {
-        Page::read(content, Wanted { first, lines }, &CancellationToken::new()).unwrap()
+        read(io::Cursor::new(content), Wanted { first, lines }).unwrap()
+    }
+
+    fn read(file: impl Read + Seek, wanted: Wanted) -> Result<Page, PageError> {
+        Page::read(file, wanted, None, &CancellationToken::new())
+    }
+
+    /// A file without an end, of one letter.
+    struct Endless;
+
+    impl Read for Endless {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            buffer.fill(b'x');
+            Ok(buffer.len())
+        }
+    }
+
+    impl Seek for Endless {
+        fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn f1_the_whole_file_tells_the_encoding() {
+        let plain = "plain text\n".repeat(SAMPLE_BYTES / 8);
+        let named = |bytes: &[u8]| {
+            let page = page(bytes, 1, 1);
+            (page.encoding.name(), page.encoding.is_guess())
+        };
+        assert_eq!(named(plain.as_bytes()), ("UTF-8", false));
+        assert_eq!(named(format!("{plain}für").as_bytes()), ("UTF-8", false));
+        let latin = [plain.as_bytes(), b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n"].concat();
+        assert_eq!(named(&latin), ("windows-1252", true));
+        let page = page(&latin, 1, 1);
+        assert_eq!(
+            (page.bytes.as_slice(), page.hash),
+            (&b"plain text\n"[..], Some(blake3::hash(&latin)))
+        );
     }
 
     #[track_caller]
@@ -296,12 +360,7 @@ mod tests {
 
     #[test]
     fn an_endless_line_is_not_read_to_its_end() {
-        let page = Page::read(
-            io::repeat(b'x'),
-            Wanted { first: 1, lines: 2000 },
-            &CancellationToken::new(),
-        );
-        let page = page.unwrap();
+        let page = read(Endless, Wanted { first: 1, lines: 2000 }).unwrap();
         assert_eq!((page.lines, page.bytes.len()), (1, BUDGET_BYTES));
         assert_eq!((page.total, page.hash), (Total::MoreThan(0), None));
     }
@@ -311,7 +370,7 @@ mod tests {
         let cancelled = CancellationToken::new();
         cancelled.cancel();
         let wanted = Wanted { first: 2, lines: 1 };
-        let page = Page::read(io::repeat(b'x'), wanted, &cancelled);
+        let page = Page::read(Endless, wanted, None, &cancelled);
         assert!(matches!(page, Err(PageError::Cancelled)));
     }
 }

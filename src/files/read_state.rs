@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use self::changes::{Found, Observation, Suspect};
 use super::watcher::Marks;
+use crate::encoding::DeclaredEncoding;
 use crate::sync;
 use crate::workspace::FileVersion;
 
@@ -62,6 +63,8 @@ struct Known {
 struct KnownFile {
     fingerprint: Fingerprint,
     content: Option<Content>,
+    /// The encoding that a call has named.
+    encoding: Option<DeclaredEncoding>,
     shown: Vec<Page>,
     /// The state that the model was told the file has, without its contents.
     told: Option<Found>,
@@ -182,6 +185,22 @@ impl ReadState {
         known.keep(path, content);
     }
 
+    /// The encoding that a call has named for a known file.
+    pub(crate) fn declared_encoding(&self, path: &Path) -> Option<DeclaredEncoding> {
+        self.lock().files.get(path).and_then(|file| file.encoding)
+    }
+
+    /// A call has named the encoding of a known file. What was shown of it so far may have been
+    /// something else.
+    pub(crate) fn declare_encoding(&self, path: &Path, encoding: DeclaredEncoding) {
+        if let Some(file) = self.lock().files.get_mut(path)
+            && file.encoding != Some(encoding)
+        {
+            file.encoding = Some(encoding);
+            file.shown.clear();
+        }
+    }
+
     /// The bytes of all contents that are kept.
     pub(crate) fn content_bytes(&self) -> usize {
         self.lock().content_bytes
@@ -275,8 +294,8 @@ impl Known {
 
 impl KnownFile {
     fn new(fingerprint: Fingerprint) -> Self {
-        let (content, shown, told) = (None, Vec::new(), None);
-        Self { fingerprint, content, shown, told, compared: 0, used: 0 }
+        let (content, encoding, shown, told) = (None, None, Vec::new(), None);
+        Self { fingerprint, content, encoding, shown, told, compared: 0, used: 0 }
     }
 
     /// The file was found in this state, which the model knows.

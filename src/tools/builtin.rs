@@ -100,7 +100,11 @@ pub(crate) struct Services {
 pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
     let languages = || services.languages.clone();
     vec![
-        erase(read::Read::new(services.runner.workers()).with_languages(languages())),
+        erase(
+            read::Read::new(services.runner.workers())
+                .with_files(Arc::clone(&services.files))
+                .with_languages(languages()),
+        ),
         erase(write::Write::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(notebook_edit::NotebookEdit::new(Arc::clone(&services.files))),

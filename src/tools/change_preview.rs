@@ -3,13 +3,18 @@
 use std::borrow::Cow;
 
 use crate::encoding::Encoding;
-use crate::files::FileSnapshot;
 use crate::files::patch::{self, DiffPreview, Hunk};
+use crate::files::{Declaration, FileSnapshot};
 use crate::markdown;
 use crate::workspace::Target;
 
 /// The file's real path, and the difference between what it holds and `new`, as Markdown.
-pub(super) fn shown(target: &Target, current: Option<&FileSnapshot>, new: &[u8]) -> String {
+pub(super) fn shown(
+    target: &Target,
+    current: Option<&FileSnapshot>,
+    new: &[u8],
+    declaration: Option<Declaration>,
+) -> String {
     let path = markdown::path(target.real_path());
     let by_link = if target.path() == target.real_path() {
         String::new()
@@ -17,7 +22,9 @@ pub(super) fn shown(target: &Target, current: Option<&FileSnapshot>, new: &[u8])
         format!(" (by the link {})", markdown::path(target.path()))
     };
     let old = current.map_or(&b""[..], |current| &current.bytes);
-    let (old_text, new_text) = (decoded(old, old), decoded(old, new));
+    let encoding = Encoding::to_keep(old, declaration.map(Declaration::encoding));
+    let encoding = encoding.unwrap_or(Encoding::UTF_8);
+    let (old_text, new_text) = (decoded(encoding, old), decoded(encoding, new));
     let kind = if current.is_some() { "changes" } else { "makes the new file" };
     let head = format!("{kind} {path}{by_link}\n\n");
     match patch::between(old_text.as_bytes(), new_text.as_bytes()) {
@@ -65,10 +72,10 @@ fn counted(hunks: &[Hunk]) -> String {
 /// From so many changed lines on their number is told.
 const MANY_LINES: usize = 20;
 
-/// `bytes` as text, in the encoding of the file that holds `current`.
-fn decoded<'a>(current: &[u8], bytes: &'a [u8]) -> Cow<'a, str> {
-    match Encoding::to_keep(current) {
-        Ok(encoding) if !encoding.is_utf_8() => Cow::Owned(encoding.decode(bytes).0.into_owned()),
-        _ => String::from_utf8_lossy(bytes),
+/// `bytes` as text.
+fn decoded(encoding: Encoding, bytes: &[u8]) -> Cow<'_, str> {
+    if encoding.is_utf_8() {
+        return String::from_utf8_lossy(bytes);
     }
+    Cow::Owned(encoding.decode(bytes).0.into_owned())
 }

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::builtin::bash;
+use crate::files::EncodingSettings;
 
 /// Characters of all answers of one round. If they have more, the largest are cut first.
 const MAX_ROUND_CHARS: usize = 200_000;
@@ -34,6 +35,7 @@ pub(crate) struct ToolSettings {
     #[serde(with = "crate::units::size")]
     pub(crate) spill_bytes: usize,
     pub(crate) bash: bash::BashSettings,
+    pub(crate) files: EncodingSettings,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -73,6 +75,7 @@ impl Default for ToolSettings {
             max_round_chars: MAX_ROUND_CHARS,
             spill_bytes: SPILL_BYTES,
             bash: bash::BashSettings::default(),
+            files: EncodingSettings::default(),
         }
     }
 }
@@ -84,8 +87,11 @@ impl ToolSettings {
             ("tools.max_result_chars", self.max_result_chars.unwrap_or(MIN_CHARS)),
             ("tools.max_round_chars", self.max_round_chars),
         ];
-        let (key, _) = limits.into_iter().find(|(_, chars)| *chars < MIN_CHARS)?;
-        Some((key, format!("must be at least {MIN_CHARS}: an answer has to hold part of a line")))
+        if let Some((key, _)) = limits.into_iter().find(|(_, chars)| *chars < MIN_CHARS) {
+            let why = format!("must be at least {MIN_CHARS}: an answer has to hold part of a line");
+            return Some((key, why));
+        }
+        self.files.fault().map(|why| ("tools.files.encoding", why))
     }
 }
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::changes::Found;
 use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
+use crate::encoding::DeclaredEncoding;
 use crate::workspace::FileVersion;
 
 /// Files that are saved, those used last: all of them. Each takes some 200 bytes.
@@ -31,6 +32,9 @@ struct SavedFile {
     shown: Vec<Vec<u64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     told: Option<Found>,
+    /// The encoding that a call has named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
 }
 
 /// A path as text, or as bytes if it is not UTF-8.
@@ -60,6 +64,7 @@ impl ReadState {
             if let Some((path, saved)) = file.and_then(SavedFile::read) {
                 let file = known.file(&path, saved.fingerprint);
                 (file.shown, file.told) = (saved.shown, saved.told);
+                file.encoding = saved.encoding;
             }
         }
         Self { known: Mutex::new(known), ..Self::default() }
@@ -79,6 +84,7 @@ impl SavedFile {
             hash: file.fingerprint.hash.map(|hash| hash.to_hex().to_string()),
             shown: file.shown.iter().map(page).collect(),
             told: file.told,
+            encoding: file.encoding.map(|encoding| encoding.name().to_owned()),
         }
     }
 
@@ -98,7 +104,9 @@ impl SavedFile {
         };
         let shown = self.shown.into_iter().take(MAX_PAGES).filter_map(page).collect();
         let fingerprint = Fingerprint { version: self.version, hash };
-        Some((path, KnownFile { shown, told: self.told, ..KnownFile::new(fingerprint) }))
+        let encoding = self.encoding.as_deref().and_then(DeclaredEncoding::parse);
+        let known = KnownFile::new(fingerprint);
+        Some((path, KnownFile { shown, told: self.told, encoding, ..known }))
     }
 }
 

@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::apply::{Replacement, apply};
-use crate::encoding::Encoding;
-use crate::files::{FileError, FileSnapshot, Files, Freshness, patch};
+use crate::encoding::DeclaredEncoding;
+use crate::files::{CodedText, Declaration, FileError, FileSnapshot, Files, Freshness, patch};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
@@ -49,6 +49,8 @@ pub(crate) struct EditInput {
     /// Replace every occurrence; without it, `old_string` must occur once.
     #[serde(default)]
     replace_all: bool,
+    /// The encoding of a file that does not tell its own, such as `gbk`; only if you know it.
+    encoding: Option<String>,
     /// Several replacements instead of `old_string` and `new_string`: made one after
     /// the other, all or none.
     edits: Option<Vec<OneEdit>>,
@@ -116,13 +118,13 @@ impl Tool for Edit {
     ) -> Option<Preview> {
         let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
-            let replacements = checked(target, &input)?;
+            let wanted = checked(&files, target, &input, &call)?;
             let state = &call.agent.read_state;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
-                    let new = computed(target, current, freshness, &replacements, &call)?;
+                    let new = computed(target, current, freshness, &wanted, &call)?;
                     let (bytes, _) = settings_check::checked(&files, target, current, new)?;
-                    let shown = change_preview::shown(target, current, &bytes);
+                    let shown = change_preview::shown(target, current, &bytes, wanted.declaration);
                     Ok((bytes, shown))
                 })
                 .map_err(ToolError::from)
@@ -138,37 +140,54 @@ fn edit(
     input: &EditInput,
     context: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let replacements = checked(target, input)?;
+    let wanted = checked(files, target, input, context)?;
     let state = &context.agent.read_state;
     let edited = files.change(target, state, &context.cancelled, approved, |current, freshness| {
-        let new = computed(target, current, freshness, &replacements, context)?;
+        let new = computed(target, current, freshness, &wanted, context)?;
         settings_check::checked(files, target, current, new)
     });
+    if let (Ok(_), Some(Declaration::Call(encoding))) = (&edited, wanted.declaration) {
+        state.declare_encoding(target.real_path(), encoding);
+    }
     edited.map_err(ToolError::from)
 }
 
-/// The replacements of a call that could be made in this file.
-fn checked<'a>(target: &Target, input: &'a EditInput) -> Result<Vec<Replacement<'a>>, ToolError> {
+/// What a call wants of a file.
+struct WantedEdit<'a> {
+    replacements: Vec<Replacement<'a>>,
+    declaration: Option<Declaration>,
+}
+
+/// What a call wants, if it could be done to this file.
+fn checked<'a>(
+    files: &Files,
+    target: &Target,
+    input: &'a EditInput,
+    context: &CallContext,
+) -> Result<WantedEdit<'a>, ToolError> {
     let replacements = replacements(input)?;
+    let given =
+        DeclaredEncoding::given(input.encoding.as_deref()).map_err(ToolError::InvalidInput)?;
+    let declaration = files.declaration(target, &context.agent.read_state, given);
     if target.real_path().extension().is_some_and(|it| it.eq_ignore_ascii_case("ipynb")) {
         let path = target.path().display();
         return Err(ToolError::Failed(format!(
             "{path} is a notebook, and Edit could break its cells; use NotebookEdit"
         )));
     }
-    Ok(replacements)
+    Ok(WantedEdit { replacements, declaration })
 }
 
 fn computed(
     target: &Target,
     current: Option<&FileSnapshot>,
     freshness: Freshness,
-    replacements: &[Replacement<'_>],
+    wanted: &WantedEdit<'_>,
     context: &CallContext,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     match current {
-        Some(current) => change(target, current, freshness, replacements, &context.cancelled),
-        None if replacements[0].old.is_empty() => create(target, replacements, &context.cancelled),
+        Some(current) => change(target, current, freshness, wanted, context),
+        None if wanted.replacements[0].old.is_empty() => create(target, wanted, &context.cancelled),
         None => Err(context.agent.read_state.missing(target.path(), target.real_path())),
     }
 }
@@ -242,11 +261,13 @@ const HOOKS_ONLY: &[&str] = &["original"];
 
 fn create(
     target: &Target,
-    replacements: &[Replacement<'_>],
+    wanted: &WantedEdit<'_>,
     cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let outcome = apply_all(b"", replacements, MAX_WORK_BYTES, cancelled);
+    let outcome = apply_all(b"", &wanted.replacements, MAX_WORK_BYTES, cancelled);
     let content = outcome.map_err(|error| refused(target, &error))?.content;
+    let bytes = CodedText::of_new_file(content.clone(), wanted.declaration)
+        .map_err(|error| refused(target, &error))?;
     let lines = String::from_utf8_lossy(&content).lines().count();
     let text = format!("Created {} ({lines} lines)", target.path().display());
     let structured = json!({
@@ -256,19 +277,24 @@ fn create(
         "original": null,
     });
     let output = ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY);
-    Ok((content.into_owned(), output))
+    Ok((bytes, output))
 }
 
 fn change(
     target: &Target,
     current: &FileSnapshot,
     freshness: Freshness,
-    replacements: &[Replacement<'_>],
-    cancelled: &CancellationToken,
+    wanted: &WantedEdit<'_>,
+    context: &CallContext,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let coded = DecodedFile::decode(&current.bytes).map_err(|error| refused(target, &error))?;
+    let coded = CodedText::decode(&current.bytes, wanted.declaration)
+        .map_err(|error| refused(target, &error))?;
+    if let Some(Declaration::Call(encoding)) = wanted.declaration {
+        context.agent.read_state.declare_encoding(target.real_path(), encoding);
+    }
     let modified = || FileError::Modified(target.path().to_owned());
-    let outcome = match apply_all(&coded.text, replacements, MAX_WORK_BYTES, cancelled) {
+    let (replacements, cancelled) = (&wanted.replacements, &context.cancelled);
+    let outcome = match apply_all(coded.text(), replacements, MAX_WORK_BYTES, cancelled) {
         // Someone else has changed the file. The old text may be gone, or a match may be one
         // that the model never saw. Only a unique match is safe.
         Err(_) if freshness == Freshness::Changed => return Err(modified()),
@@ -284,11 +310,11 @@ fn change(
 
 fn answer(
     target: &Target,
-    coded: &DecodedFile<'_>,
+    coded: &CodedText<'_>,
     outcome: &EditOutcome<'_>,
     freshness: Freshness,
 ) -> ToolOutput {
-    let hunks = patch::between(&coded.text, &outcome.content);
+    let hunks = patch::between(coded.text(), &outcome.content);
     let plural = if outcome.count == 1 { "" } else { "s" };
     let mut text =
         format!("Edited {} ({} replacement{plural})", target.path().display(), outcome.count);
@@ -305,53 +331,13 @@ fn answer(
         "type": "update",
         "file_path": target.path().to_string_lossy(),
         "structured_patch": hunks,
-        "original": hunks.as_ref().map(|_| String::from_utf8_lossy(&coded.text)),
+        "original": hunks.as_ref().map(|_| String::from_utf8_lossy(coded.text())),
     });
     ToolOutput::text(text).with(structured).hooks_only(HOOKS_ONLY)
 }
 
 fn refused(target: &Target, reason: &str) -> FileError {
     FileError::Refused(format!("{}: {reason}. Nothing was changed", target.path().display()))
-}
-
-/// The contents of a file converted to UTF-8, and the encoding to convert them back.
-struct DecodedFile<'a> {
-    text: Cow<'a, [u8]>,
-    /// `None` for a UTF-8 file, whose bytes are kept as they are.
-    encoding: Option<Encoding>,
-    mark: &'a [u8],
-}
-
-impl<'a> DecodedFile<'a> {
-    fn decode(bytes: &'a [u8]) -> Result<Self, String> {
-        let encoding =
-            Encoding::to_keep(bytes).map_err(|binary| format!("the file is {}", binary.0))?;
-        if encoding.is_utf_8() {
-            let (mark, text) = bytes.split_at(encoding.mark().len());
-            return Ok(Self { text: Cow::Borrowed(text), encoding: None, mark });
-        }
-        let (text, _) = encoding.decode(bytes);
-        let text = text.into_owned().into_bytes();
-        let coded = Self { text: Cow::Owned(text), encoding: Some(encoding), mark: b"" };
-        // If the text does not convert back to the same bytes, writing it would damage parts
-        // of the file that the edit does not touch.
-        if coded.encode(Cow::Borrowed(&coded.text)).is_ok_and(|again| again == bytes) {
-            Ok(coded)
-        } else {
-            Err(format!("the file seems to be in {}, but not all of it", encoding.name()))
-        }
-    }
-
-    /// Takes the text itself where it can: a large file should not be copied once more.
-    fn encode(&self, text: Cow<'_, [u8]>) -> Result<Vec<u8>, String> {
-        let Some(encoding) = self.encoding else {
-            let is_marked = !self.mark.is_empty();
-            return Ok(if is_marked { [self.mark, &text].concat() } else { text.into_owned() });
-        };
-        encoding.encode(&String::from_utf8_lossy(&text)).map_err(|error| {
-            format!("the file is in {}, which has no {:?}", encoding.name(), error.0)
-        })
-    }
 }
 
 #[cfg(test)]

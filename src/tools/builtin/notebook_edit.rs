@@ -103,7 +103,7 @@ impl Tool for NotebookEdit {
                 .preview(target, state, &call.cancelled, |current, freshness| {
                     let new = computed(target, current, freshness, cell_edit, &input, &call)?;
                     let (bytes, _) = settings_check::checked(&files, target, current, new)?;
-                    let shown = change_preview::shown(target, current, &bytes);
+                    let shown = change_preview::shown(target, current, &bytes, None);
                     Ok((bytes, shown))
                 })
                 .map_err(ToolError::from)

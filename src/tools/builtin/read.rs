@@ -20,7 +20,7 @@ use serde_json::json;
 use self::media::{Kind, Media};
 use crate::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
-use crate::files::{Fingerprint, ShownLines};
+use crate::files::{Declaration, Files, Fingerprint, ShownLines};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::processes::worker::Workers;
@@ -38,6 +38,7 @@ const HAS_PDF: bool = cfg!(feature = "pdf");
 #[derive(Debug)]
 pub(crate) struct Read {
     workers: Workers,
+    files: Arc<Files>,
     languages: Languages,
 }
 
@@ -57,7 +58,12 @@ pub(crate) struct ReadInput {
 
 impl Read {
     pub(crate) fn new(workers: Workers) -> Self {
-        Self { workers, languages: Languages::default() }
+        Self { workers, files: Arc::default(), languages: Languages::default() }
+    }
+
+    /// Reads files in the encodings that these know.
+    pub(crate) fn with_files(self, files: Arc<Files>) -> Self {
+        Self { files, ..self }
     }
 
     /// Has these servers open what is read.
@@ -111,7 +117,9 @@ impl Tool for Read {
     ) -> Result<ToolOutput, ToolError> {
         let (wanted, call) = (input.wanted_lines(), context.clone());
         let path = permit.target().map(|target| target.real_path().to_owned());
-        let opened = disk::with_file(permit, move |target, _| open(target, wanted, &call)).await?;
+        let files = Arc::clone(&self.files);
+        let open = move |target: &Target, _| open(&files, target, wanted, &call);
+        let opened = disk::with_file(permit, open).await?;
         let (kind, mut output) = match opened {
             Opened::Text(output) => {
                 self.languages.opened(path.as_deref(), &context);
@@ -186,17 +194,23 @@ enum Opened {
     Other(Media),
 }
 
-fn open(target: &Target, wanted: Wanted, context: &CallContext) -> Result<Opened, ToolError> {
+fn open(
+    files: &Files,
+    target: &Target,
+    wanted: Wanted,
+    context: &CallContext,
+) -> Result<Opened, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let file = target.open_resolved_file().map_err(failed)?;
     let kind = Kind::recognise(&file, target.real_path()).map_err(failed)?;
     Ok(match kind {
         Some(kind) => Opened::Other(Media::new(kind, file, target).map_err(failed)?),
-        None => Opened::Text(read(target, &file, wanted, context)?),
+        None => Opened::Text(read(files, target, &file, wanted, context)?),
     })
 }
 
 fn read(
+    files: &Files,
     target: &Target,
     file: &File,
     wanted: Wanted,
@@ -204,7 +218,9 @@ fn read(
 ) -> Result<ToolOutput, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
-    let page = Page::read(file, wanted, &context.cancelled)
+    let declared = files.declaration(target, &context.agent.read_state, None);
+    let declared = declared.map(Declaration::encoding);
+    let page = Page::read(file, wanted, declared, &context.cancelled)
         .map_err(|error| no_page(target, error, context))?;
     let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
@@ -396,8 +412,9 @@ mod tests {
         (decoded from UTF-16LE)
              1	a
              1	Grüße aus Köln, schön!
-        (decoded from windows-1252)
+        (guessed: windows-1252. Edit and Write put nothing but ASCII into it without `encoding`)
              1	ä ö ü ß ä ö�
+        (guessed: utf-8. Edit and Write put nothing but ASCII into it without `encoding`)
         (bytes that are not UTF-8 are shown as �)
         ");
     }

@@ -1,5 +1,6 @@
 //! Writes a new file, or replaces the contents of a file that the model has read.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::encoding::Encoding;
-use crate::files::{FileError, FileSnapshot, Files, Freshness, line_ends, patch};
+use crate::encoding::DeclaredEncoding;
+use crate::files::{
+    CodedText, Declaration, FileError, FileSnapshot, Files, Freshness, line_ends, patch,
+};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::text::BYTE_ORDER_MARK;
@@ -33,6 +36,9 @@ pub(crate) struct WriteInput {
     file_path: PathBuf,
     /// The whole text of the file.
     content: String,
+    /// The encoding of a file that does not tell its own, or of a new one, such as `gbk`; only
+    /// if you know it.
+    encoding: Option<String>,
 }
 
 impl Write {
@@ -72,9 +78,8 @@ impl Tool for Write {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let (files, call) = (Arc::clone(&self.files), context.clone());
-        let write = move |target: &Target, approved| {
-            write(&files, target, approved, &input.content, &context)
-        };
+        let write =
+            move |target: &Target, approved| write(&files, target, approved, &input, &context);
         self.languages.told_of(permit, call, |permit| disk::with_file(permit, write)).await
     }
 
@@ -87,11 +92,12 @@ impl Tool for Write {
         let (files, input, call) = (Arc::clone(&self.files), input.clone(), context.clone());
         let preview = move |target: &Target| {
             let state = &call.agent.read_state;
+            let wanted = WantedText::of(&files, target, &input, &call)?;
             files
                 .preview(target, state, &call.cancelled, |current, freshness| {
-                    let new = computed(target, current, freshness, &input.content)?;
+                    let new = computed(target, current, freshness, &wanted, &call)?;
                     let (bytes, _) = settings_check::checked(&files, target, current, new)?;
-                    let shown = change_preview::shown(target, current, &bytes);
+                    let shown = change_preview::shown(target, current, &bytes, wanted.declaration);
                     Ok((bytes, shown))
                 })
                 .map_err(ToolError::from)
@@ -100,18 +106,42 @@ impl Tool for Write {
     }
 }
 
+/// The text that a call wants a file to have.
+struct WantedText<'a> {
+    content: &'a str,
+    declaration: Option<Declaration>,
+}
+
+impl<'a> WantedText<'a> {
+    fn of(
+        files: &Files,
+        target: &Target,
+        input: &'a WriteInput,
+        call: &CallContext,
+    ) -> Result<Self, ToolError> {
+        let given = DeclaredEncoding::given(input.encoding.as_deref());
+        let given = given.map_err(ToolError::InvalidInput)?;
+        let declaration = files.declaration(target, &call.agent.read_state, given);
+        Ok(Self { content: &input.content, declaration })
+    }
+}
+
 fn write(
     files: &Files,
     target: &Target,
     approved: Option<ContentState>,
-    content: &str,
+    input: &WriteInput,
     call: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let state = &call.agent.read_state;
+    let wanted = WantedText::of(files, target, input, call)?;
     let written = files.change(target, state, &call.cancelled, approved, |current, freshness| {
-        let new = computed(target, current, freshness, content)?;
+        let new = computed(target, current, freshness, &wanted, call)?;
         settings_check::checked(files, target, current, new)
     });
+    if let (Ok(_), Some(Declaration::Call(encoding))) = (&written, wanted.declaration) {
+        state.declare_encoding(target.real_path(), encoding);
+    }
     written.map_err(ToolError::from)
 }
 
@@ -119,43 +149,51 @@ fn computed(
     target: &Target,
     current: Option<&FileSnapshot>,
     freshness: Freshness,
-    content: &str,
+    wanted: &WantedText<'_>,
+    call: &CallContext,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    if freshness == Freshness::Changed {
-        return Err(FileError::Modified(target.path().to_owned()));
+    match current {
+        _ if freshness == Freshness::Changed => Err(FileError::Modified(target.path().to_owned())),
+        None => created(target, wanted),
+        Some(current) => updated(target, current, wanted, call),
     }
-    new_bytes(target, current, content)
 }
 
-/// The bytes to write, and the answer if writing succeeds.
-fn new_bytes(
-    target: &Target,
-    current: Option<&FileSnapshot>,
-    content: &str,
-) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let path = target.path().display();
-    let lines = content.lines().count();
-    let Some(current) = current else {
-        let answer = ToolOutput::text(format!("Created {path} ({lines} lines)"));
-        let structured = structured(target, "create", &json!([]), None);
-        return Ok((content.as_bytes().to_vec(), answer.with(structured).hooks_only(HOOKS_ONLY)));
-    };
+/// The bytes of a new file, and the answer if writing succeeds.
+fn created(target: &Target, wanted: &WantedText<'_>) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    let content = Cow::Borrowed(wanted.content.as_bytes());
+    let bytes = CodedText::of_new_file(content, wanted.declaration)
+        .map_err(|error| refused(target, &error))?;
+    let (path, lines) = (target.path().display(), wanted.content.lines().count());
+    let answer = ToolOutput::text(format!("Created {path} ({lines} lines)"));
+    let structured = structured(target, "create", &json!([]), None);
+    Ok((bytes, answer.with(structured).hooks_only(HOOKS_ONLY)))
+}
 
-    let encoding = Encoding::to_keep(&current.bytes).map_err(|binary| {
-        FileError::Refused(format!("{path} is {}; nothing was written", binary.0))
-    })?;
-    let (old, _) = encoding.decode(&current.bytes);
-    let new = line_ends::like(&old, content);
-    // `encode` writes the byte order mark, so drop one that the model wrote itself.
-    let bytes = encoding.encode(new.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&new));
-    let bytes = bytes.map_err(|error| {
-        FileError::Refused(format!(
-            "{path} is in {}, which has no {:?}; nothing was written",
-            encoding.name(),
-            error.0
-        ))
-    })?;
+fn refused(target: &Target, reason: &str) -> FileError {
+    FileError::Refused(format!("{}: {reason}. Nothing was written", target.path().display()))
+}
+
+/// The new bytes of a file, and the answer if writing succeeds.
+fn updated(
+    target: &Target,
+    current: &FileSnapshot,
+    wanted: &WantedText<'_>,
+    call: &CallContext,
+) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    let coded = CodedText::decode(&current.bytes, wanted.declaration)
+        .map_err(|error| refused(target, &error))?;
+    if let Some(Declaration::Call(encoding)) = wanted.declaration {
+        call.agent.read_state.declare_encoding(target.real_path(), encoding);
+    }
+    let old = String::from_utf8_lossy(coded.text());
+    let new = line_ends::like(&old, wanted.content);
+    // A byte order mark is written where the file has one, so one that the model wrote is dropped.
+    let new = new.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&new);
+    let bytes =
+        coded.encode(Cow::Borrowed(new.as_bytes())).map_err(|error| refused(target, &error))?;
     let hunks = patch::between(old.as_bytes(), new.as_bytes());
+    let (path, lines) = (target.path().display(), wanted.content.lines().count());
     let mut text = format!("Updated {path} ({lines} lines)");
     match &hunks {
         Some(hunks) if hunks.is_empty() => text.push_str("\nThe content is the same as before."),
@@ -246,7 +284,7 @@ mod tests {
         for (before, content, after) in [
             (&b"\xef\xbb\xbfa\r\nb\r\n"[..], "x\ny\n", &b"\xef\xbb\xbfx\r\ny\r\n"[..]),
             (b"\xff\xfea\0\n\0", "x\n", b"\xff\xfex\0\n\0"),
-            (b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n", "f\u{fc}r\n", b"f\xfcr\n"),
+            (b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n", "Gr\u{fc}\u{df}e!\n", b"Gr\xfc\xdfe!\n"),
             (b"a\nb\n", "x\r\ny", b"x\ny"),
         ] {
             workspace.write("a.txt", before);
@@ -261,7 +299,33 @@ mod tests {
         let workspace = Workspace::new(&[]);
         workspace.write("a.txt", b"Gr\xfc\xdfe aus K\xf6ln, sch\xf6n!\n");
         read(&workspace, "a.txt").await;
-        assert_snapshot!(write(&workspace, "a.txt", "gr\u{fc}n 字").await, @"Error: $WORKSPACE/a.txt is in windows-1252, which has no '字'; nothing was written");
+        let write = |content: &'static str, encoding: &'static str| {
+            let input = json!({ "file_path": "a.txt", "content": content, "encoding": encoding });
+            workspace.call(Write::new(Arc::default()), input)
+        };
+        assert_snapshot!(write("gr\u{fc}n 字", "").await, @r#"Error: $WORKSPACE/a.txt: '字' is not ASCII, and the encoding of the file is not certain (windows-1252 was guessed, and it may be gbk, big5, shift_jis or iso-8859-2). Only ASCII is written on a guess. If you know the encoding, call again with it, such as `"encoding": "windows-1252"`; the setting tools.files.encoding names it for all files of a kind. Nothing was written"#);
+        assert_snapshot!(write("gr\u{fc}n 字", "latin1").await, @"Error: $WORKSPACE/a.txt: the file is in windows-1252, which has no '字'. Nothing was written");
+        assert_snapshot!(write("x", "latin9000").await, @r#"Error: invalid input: encoding "latin9000" is not known; give a name such as "gbk", "shift_jis" or "windows-1252""#);
+        assert!(write("für\n", "latin1").await.starts_with("Updated "));
+        assert_eq!(workspace.read("a.txt"), b"f\xfcr\n");
+        // It is certain from now on.
+        assert!(write("grün\n", "").await.starts_with("Updated "));
+        assert_eq!(workspace.read("a.txt"), b"gr\xfcn\n");
+    }
+
+    #[tokio::test]
+    async fn f1_a_new_file_is_written_in_the_encoding_that_its_call_names() {
+        let workspace = Workspace::new(&[]);
+        for (name, encoding, expected) in [
+            ("a", "gbk", &b"\xb1\xe4\n"[..]),
+            ("b", "utf-8-bom", b"\xef\xbb\xbf\xe5\x8f\x98\n"),
+            ("c", "utf-16le", b"\xff\xfe\xd8S\n\0"),
+        ] {
+            let input = json!({ "file_path": name, "content": "变\n", "encoding": encoding });
+            let answer = workspace.call(Write::new(Arc::default()), input).await;
+            assert!(answer.starts_with("Created "), "{answer}");
+            assert_eq!(workspace.read(name), expected, "{encoding}");
+        }
     }
 
     #[tokio::test]
@@ -300,7 +364,7 @@ mod tests {
             let calls = ["n".repeat(256), "a".to_owned()].map(|name| {
                 let path = workspace.path(&format!("new{round}/er/{name}"));
                 let permit = workspace.permit(AccessRequest::Write(path.clone())).unwrap();
-                let input = WriteInput { file_path: path, content: "x".to_owned() };
+                let input = WriteInput { file_path: path, content: "x".to_owned(), encoding: None };
                 tool.execute(input, permit, workspace.context())
             });
             let [failed, written] = calls;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::encoding::Encoding;
 use crate::files::page::{Page as FilePage, Total};
 use crate::files::{Fingerprint, ShownLines};
 use crate::tools::answer::{AnswerText, Page, Truncation};
@@ -37,8 +38,8 @@ struct Lines {
     total: Total,
     /// The numbers of the lines that were cut.
     cut: Vec<u64>,
-    /// The encoding, if it is not UTF-8.
-    encoding: Option<&'static str>,
+    /// What is to be told of the encoding.
+    encoding: Option<String>,
     broken_bytes: Option<&'static str>,
     has_changed: bool,
 }
@@ -80,7 +81,7 @@ impl View {
             count,
             total: page.total,
             cut,
-            encoding: (!page.encoding.is_utf_8()).then_some(name),
+            encoding: encoding_note(page.encoding),
             broken_bytes: is_broken.then_some(name),
             has_changed: false,
         };
@@ -141,7 +142,7 @@ impl Page for Lines {
     fn closing_lines(&self, shown: &str) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.partial_note(lines_of(shown)));
-        notes.extend(self.encoding.map(|name| format!("(decoded from {name})")));
+        notes.extend(self.encoding.clone());
         let broken = |name| format!("(bytes that are not {name} are shown as \u{fffd})");
         notes.extend(self.broken_bytes.map(broken));
         if self.has_changed {
@@ -152,6 +153,19 @@ impl Page for Lines {
 
     fn shown_lines(&self, shown: &str) -> Option<ShownLines> {
         self.shown(lines_of(shown)).filter(|_| !self.has_changed)
+    }
+}
+
+/// What is to be told of an encoding: nothing of UTF-8 that is certain.
+fn encoding_note(encoding: Encoding) -> Option<String> {
+    let name = encoding.name();
+    match encoding.is_guess() {
+        true => Some(format!(
+            "(guessed: {}. Edit and Write put nothing but ASCII into it without `encoding`)",
+            name.to_lowercase()
+        )),
+        false if encoding.is_utf_8() => None,
+        false => Some(format!("(decoded from {name})")),
     }
 }
 

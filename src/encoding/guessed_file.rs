@@ -1,0 +1,331 @@
+//! Changes a file whose encoding is a guess, so that the result is right in every encoding that
+//! the file may have.
+//!
+//! Only ASCII is written, and only where a character begins in each of those encodings: the
+//! second byte of a character may be one of ASCII's, such as `\`, `|` or `{`.
+
+use std::ops::Range;
+
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+
+use super::{Charset, Encoding, Newline, detect};
+
+/// The most characters of a changed part that are compared one by one. A longer part counts as
+/// replaced whole.
+const MAX_COMPARED: usize = 4096;
+
+/// Top-level domains of countries whose usual encodings are told as possible ones.
+const DOMAINS: [&[u8]; 9] = [b"cn", b"tw", b"jp", b"kr", b"ru", b"de", b"pl", b"gr", b"tr"];
+
+/// The most possible encodings that are told.
+const MAX_TOLD: usize = 5;
+
+/// Why a file whose encoding is a guess cannot become what was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuessError {
+    /// The new text has this character, which is not ASCII.
+    Character(char),
+    /// In a possible encoding, the change begins or ends amid a character.
+    AmidCharacter,
+}
+
+/// A part of a text that is replaced. Offsets count the bytes of the text in UTF-8.
+struct Change<'t> {
+    old: Range<usize>,
+    new: &'t [u8],
+}
+
+/// The bytes of the file when its text is `new`. `old` is the text of `bytes` now; of a file that
+/// is taken for UTF-8 it is the bytes themselves, valid or not.
+pub(super) fn rewritten(
+    bytes: &[u8],
+    encoding: Encoding,
+    old: &[u8],
+    new: &[u8],
+) -> Result<Vec<u8>, GuessError> {
+    let changes = changes(old, new);
+    for change in &changes {
+        if let Some(odd) = String::from_utf8_lossy(change.new).chars().find(|c| !c.is_ascii()) {
+            return Err(GuessError::Character(odd));
+        }
+    }
+    let ends: Vec<usize> =
+        changes.iter().flat_map(|change| [change.old.start, change.old.end]).collect();
+    let ends = offsets_in_file(bytes, encoding, &ends).ok_or(GuessError::AmidCharacter)?;
+    let possible = possible_multibyte(bytes, encoding);
+    if !possible.iter().all(|charset| are_borders(charset, bytes, &ends)) {
+        return Err(GuessError::AmidCharacter);
+    }
+
+    let mut written = Vec::with_capacity(bytes.len());
+    let mut done = 0;
+    for (change, ends) in changes.iter().zip(ends.chunks_exact(2)) {
+        written.extend_from_slice(&bytes[done..ends[0]]);
+        written.extend(ascii_in(encoding, change.new));
+        done = ends[1];
+    }
+    written.extend_from_slice(&bytes[done..]);
+    Ok(written)
+}
+
+/// The names of encodings that the file may be in, other than the guessed one.
+pub(super) fn alternatives(bytes: &[u8], encoding: Encoding) -> Vec<&'static str> {
+    let by_country = DOMAINS.iter().map(|domain| detect(bytes, true, Some(domain)));
+    let mut names: Vec<&'static str> = Vec::new();
+    for charset in possible_multibyte(bytes, encoding).into_iter().chain(by_country) {
+        if charset.name() != encoding.name() && !names.contains(&charset.name()) {
+            names.push(charset.name());
+        }
+    }
+    names.truncate(MAX_TOLD);
+    names
+}
+
+fn ascii_in(encoding: Encoding, text: &[u8]) -> Vec<u8> {
+    match encoding.newline() {
+        Newline::Byte => text.to_vec(),
+        Newline::LittleEndian => text.iter().flat_map(|byte| [*byte, 0]).collect(),
+        Newline::BigEndian => text.iter().flat_map(|byte| [0, *byte]).collect(),
+    }
+}
+
+/// A text in pieces.
+struct Pieces<'t> {
+    pieces: Vec<&'t [u8]>,
+    /// Where each begins, and where the last one ends.
+    offsets: Vec<usize>,
+}
+
+impl<'t> Pieces<'t> {
+    fn new(pieces: Vec<&'t [u8]>) -> Self {
+        let mut offsets = vec![0];
+        let mut end = 0;
+        for piece in &pieces {
+            end += piece.len();
+            offsets.push(end);
+        }
+        Self { pieces, offsets }
+    }
+
+    fn lines(text: &'t [u8]) -> Self {
+        Self::new(text.split_inclusive(|byte| *byte == b'\n').collect())
+    }
+
+    /// Its characters, and each byte that is of none.
+    fn characters(text: &'t [u8]) -> Self {
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        for chunk in text.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                pieces.push(&text[at..at + character.len_utf8()]);
+                at += character.len_utf8();
+            }
+            for _ in chunk.invalid() {
+                pieces.push(&text[at..=at]);
+                at += 1;
+            }
+        }
+        Self::new(pieces)
+    }
+
+    fn span(&self, pieces: Range<usize>) -> Range<usize> {
+        self.offsets[pieces.start]..self.offsets[pieces.end]
+    }
+
+    /// Where the two texts differ.
+    fn differences(&self, new: &Self) -> Vec<(Range<usize>, Range<usize>)> {
+        let ops = capture_diff_slices(Algorithm::Myers, &self.pieces, &new.pieces);
+        let ops = ops.iter().filter(|op| !matches!(op, DiffOp::Equal { .. }));
+        ops.map(|op| (self.span(op.old_range()), new.span(op.new_range()))).collect()
+    }
+}
+
+/// The parts in which two texts differ, as small as they can be: what both have is kept.
+fn changes<'t>(old: &[u8], new: &'t [u8]) -> Vec<Change<'t>> {
+    let mut changes = Vec::new();
+    for (in_old, in_new) in Pieces::lines(old).differences(&Pieces::lines(new)) {
+        let (old_part, new_part) = (&old[in_old.clone()], &new[in_new]);
+        let (old_pieces, new_pieces) = (Pieces::characters(old_part), Pieces::characters(new_part));
+        if old_pieces.pieces.len() + new_pieces.pieces.len() > MAX_COMPARED {
+            changes.push(Change { old: in_old, new: new_part });
+            continue;
+        }
+        for (part, replacement) in old_pieces.differences(&new_pieces) {
+            let old = in_old.start + part.start..in_old.start + part.end;
+            changes.push(Change { old, new: &new_part[replacement] });
+        }
+    }
+    changes
+}
+
+/// Where these offsets of the text are in the file. They must ascend. `None`: one of them is amid
+/// a character.
+fn offsets_in_file(bytes: &[u8], encoding: Encoding, offsets: &[usize]) -> Option<Vec<usize>> {
+    if encoding.is_utf_8() {
+        return Some(offsets.to_vec());
+    }
+    let (mut in_file, mut in_text) = (0, 0);
+    let mut found = Vec::with_capacity(offsets.len());
+    for offset in offsets {
+        while in_text < *offset {
+            let rest = bytes.get(in_file..).filter(|rest| !rest.is_empty())?;
+            let length = character_length(encoding.charset, rest);
+            in_text += match rest[0] {
+                0..=0x7f if encoding.newline() == Newline::Byte => 1,
+                _ => encoding.decode(&rest[..length]).0.len(),
+            };
+            in_file += length;
+        }
+        if in_text > *offset {
+            return None;
+        }
+        found.push(in_file);
+    }
+    Some(found)
+}
+
+/// The encodings with characters of several bytes that the whole file is valid in.
+fn possible_multibyte(bytes: &[u8], encoding: Encoding) -> Vec<Charset> {
+    if encoding.newline() != Newline::Byte {
+        // In those, each character of ASCII would have a NUL beside it.
+        return Vec::new();
+    }
+    let is_valid = |charset: &Charset| {
+        charset.decode_without_bom_handling_and_without_replacement(bytes).is_some()
+    };
+    [GBK, BIG5, EUC_JP, SHIFT_JIS, EUC_KR].into_iter().filter(is_valid).collect()
+}
+
+/// Whether a character begins at each of these offsets, which ascend, or the file ends there.
+fn are_borders(charset: Charset, bytes: &[u8], offsets: &[usize]) -> bool {
+    let mut at = 0;
+    offsets.iter().all(|offset| {
+        while at < *offset {
+            at += character_length(charset, &bytes[at..]);
+        }
+        at == *offset
+    })
+}
+
+/// The bytes of the first character of `rest`, which is valid and not empty.
+fn character_length(charset: Charset, rest: &[u8]) -> usize {
+    let second = rest.get(1).copied().unwrap_or(0);
+    let length = match (charset.name(), rest[0]) {
+        ("UTF-16LE", _) if (0xd8..0xdc).contains(&second) => 4,
+        ("UTF-16BE", 0xd8..0xdc) => 4,
+        ("UTF-16LE" | "UTF-16BE", _) => 2,
+        (_, 0..=0x7f) => 1,
+        ("EUC-JP", 0x8f) => 3,
+        ("EUC-JP", 0x8e | 0xa1..=0xfe) => 2,
+        ("Shift_JIS", 0x81..=0x9f | 0xe0..=0xfc) => 2,
+        ("GBK", 0x81..=0xfe) if second.is_ascii_digit() => 4,
+        ("GBK" | "Big5" | "EUC-KR", 0x81..=0xfe) => 2,
+        _ => 1,
+    };
+    length.min(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a file that is `text` in an encoding, where `old` is replaced by `new`.
+    fn replaced(label: &str, text: &str, old: &str, new: &str) -> Result<Vec<u8>, GuessError> {
+        let (bytes, _, is_lossy) = charset(label).encode(text);
+        assert!(!is_lossy);
+        let guess = Encoding::recognise(&bytes, true).unwrap();
+        assert!(guess.is_guess(), "{guess:?}");
+        let (shown, _) = guess.decode(&bytes);
+        let wanted = shown.replacen(old, new, 1);
+        assert_ne!(wanted, shown, "{old} is not in {shown}");
+        rewritten(&bytes, guess, shown.as_bytes(), wanted.as_bytes())
+    }
+
+    fn in_encoding(label: &str, text: &str) -> Vec<u8> {
+        charset(label).encode(text).0.into_owned()
+    }
+
+    fn charset(label: &str) -> Charset {
+        encoding_rs::Encoding::for_label(label.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn f1_ascii_goes_into_a_file_whatever_its_encoding_is() {
+        for (label, comment) in [
+            ("gbk", "变量"),
+            ("gbk", "密码"),
+            ("big5", "變數"),
+            ("euc-jp", "変数"),
+            ("shift_jis", "変数"),
+            ("euc-kr", "변수"),
+            ("windows-1251", "пароль"),
+            ("windows-1252", "größe"),
+        ] {
+            let source = |value: &str| format!("int x = {value}; /* {comment} */\nint y;\n");
+            let written = replaced(label, &source("1"), "= 1;", "= 22;").unwrap();
+            assert_eq!(written, in_encoding(label, &source("22")), "{label}");
+        }
+    }
+
+    #[test]
+    fn f1_other_text_is_refused_under_a_guess() {
+        let refused = replaced("gbk", "int x; /* 变量 */\n", "int x;", "int x; // é");
+        assert_eq!(refused, Err(GuessError::Character('é')));
+    }
+
+    #[test]
+    fn f1_what_the_new_text_has_of_the_old_keeps_its_bytes() {
+        let bytes = in_encoding("gbk", "a /* 变量 */ b\n");
+        let guess = Encoding::recognise(&bytes, true).unwrap();
+        let (shown, _) = guess.decode(&bytes);
+        let wanted = shown.replace('a', "aa").replace('b', "c");
+        let written = rewritten(&bytes, guess, shown.as_bytes(), wanted.as_bytes()).unwrap();
+        assert_eq!(written, in_encoding("gbk", "aa /* 变量 */ c\n"));
+    }
+
+    #[test]
+    fn f1_a_second_byte_that_is_ascii_is_no_character() {
+        // In Shift_JIS the second byte of the last character is a backslash.
+        let bytes = in_encoding("shift_jis", "x = \"構造表\";\n");
+        let at = bytes.iter().position(|byte| *byte == b'\\').unwrap();
+        let latin =
+            Encoding { charset: encoding_rs::WINDOWS_1252, has_mark: false, is_guess: true };
+        let (shown, _) = latin.decode(&bytes);
+        let wanted = shown.replace('\\', "/");
+        let refused = rewritten(&bytes, latin, shown.as_bytes(), wanted.as_bytes());
+        assert_eq!((refused, bytes[at]), (Err(GuessError::AmidCharacter), b'\\'));
+    }
+
+    #[test]
+    fn f1_bytes_that_are_no_utf_8_stay_in_a_file_that_mostly_is() {
+        let bytes = [&b"caf\xe9 "[..], "ä ö ü ß é è ê x\n".as_bytes()].concat();
+        let guess = Encoding::recognise(&bytes, true).unwrap();
+        assert!(guess.is_utf_8() && guess.is_guess());
+        let wanted = [&b"caf\xe9 "[..], "ä ö ü ß é è ê yy\n".as_bytes()].concat();
+        assert_eq!(rewritten(&bytes, guess, &bytes, &wanted), Ok(wanted));
+    }
+
+    #[test]
+    fn the_length_of_characters_is_that_of_the_decoder() {
+        let texts = [
+            ("gbk", "a变é\u{20ac}z"),
+            ("big5", "a變數\u{2014}z"),
+            ("euc-jp", "a変ｱz"),
+            ("shift_jis", "a変ｱ表z"),
+            ("euc-kr", "a변똠z"),
+        ];
+        for (label, text) in texts {
+            let charset = charset(label);
+            for character in text.chars() {
+                let bytes = in_encoding(label, &character.to_string());
+                assert_eq!(character_length(charset, &bytes), bytes.len(), "{label} {character}");
+            }
+        }
+        let four = [0x81, 0x30, 0x81, 0x30, b'a'];
+        assert_eq!(character_length(GBK, &four), 4);
+        // A character that is read and not written any more.
+        let three = [0x8f, 0xb0, 0xa1, b'a'];
+        assert_eq!(character_length(EUC_JP, &three), 3);
+    }
+}

@@ -1,0 +1,277 @@
+//! The text of a file that is changed, and the way back to its bytes.
+
+use std::borrow::Cow;
+
+use crate::encoding::{DeclaredEncoding, Encoding, GuessError};
+
+/// Who says in which encoding a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declaration {
+    /// The call that changes it. If the file cannot be in it, nothing is changed.
+    Call(DeclaredEncoding),
+    /// An earlier call, or a setting. It counts where the file can be in it.
+    Other(DeclaredEncoding),
+}
+
+impl Declaration {
+    pub(crate) fn encoding(self) -> DeclaredEncoding {
+        match self {
+            Self::Call(encoding) | Self::Other(encoding) => encoding,
+        }
+    }
+}
+
+/// The contents of a file as UTF-8, and how they become bytes again.
+#[derive(Debug)]
+pub(crate) struct CodedText<'a> {
+    bytes: &'a [u8],
+    text: Cow<'a, [u8]>,
+    encoding: Encoding,
+}
+
+impl<'a> CodedText<'a> {
+    /// The error is for the model, and follows the path of the file.
+    pub(crate) fn decode(
+        bytes: &'a [u8],
+        declaration: Option<Declaration>,
+    ) -> Result<Self, String> {
+        let declared = declaration.map(Declaration::encoding);
+        let encoding = Encoding::to_keep(bytes, declared)
+            .map_err(|binary| format!("the file is {}", binary.0))?;
+        if let Some(Declaration::Call(declared)) = declaration {
+            is_in(encoding, declared)?;
+        }
+        if encoding.is_utf_8() {
+            let text = &bytes[encoding.mark().len()..];
+            return Ok(Self { bytes, text: Cow::Borrowed(text), encoding });
+        }
+        let (text, is_damaged) = encoding.decode(bytes);
+        let coded = Self { bytes, text: Cow::Owned(text.into_owned().into_bytes()), encoding };
+        // If the text does not convert back to the same bytes, writing it would damage parts
+        // of the file that the change does not touch.
+        let is_kept = || {
+            let again = coded.encode(Cow::Borrowed(&coded.text));
+            again.is_ok_and(|again| again == bytes)
+        };
+        match encoding.is_guess() {
+            true if is_damaged => Err(format!(
+                "the encoding of the file is not known: {} was guessed, but some of its bytes are \
+                 no text in that. Change it with a program, by Bash",
+                coded.name()
+            )),
+            false if !is_kept() => {
+                Err(format!("the file is in {}, but not all of it", encoding.name()))
+            }
+            _ => Ok(coded),
+        }
+    }
+
+    /// The bytes of a new file with this text.
+    pub(crate) fn of_new_file(
+        text: Cow<'_, [u8]>,
+        declaration: Option<Declaration>,
+    ) -> Result<Vec<u8>, String> {
+        let declared = declaration.map(|it| it.encoding().for_new_file());
+        let encoding = declared.unwrap_or(Encoding::UTF_8);
+        Self { bytes: b"", text: Cow::Borrowed(b""), encoding }.encode(text)
+    }
+
+    /// The text in UTF-8. Of a file in UTF-8 these are its bytes, valid or not.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The bytes of the file when its text is `new`. Takes the text itself where it can: a large
+    /// file should not be copied once more. The error is for the model, and follows the path of
+    /// the file.
+    pub(crate) fn encode(&self, new: Cow<'_, [u8]>) -> Result<Vec<u8>, String> {
+        let encoding = self.encoding;
+        if encoding.is_guess() {
+            let rewritten = encoding.rewritten(self.bytes, &self.text, &new);
+            return rewritten.map_err(|error| self.refusal(error));
+        }
+        if encoding.is_utf_8() {
+            return Ok(match encoding.mark() {
+                b"" => new.into_owned(),
+                mark => [mark, &new].concat(),
+            });
+        }
+        encoding.encode(&String::from_utf8_lossy(&new)).map_err(|error| {
+            format!("the file is in {}, which has no {:?}", encoding.name(), error.0)
+        })
+    }
+
+    /// Says that the encoding is a guess, and how to make it certain.
+    fn refusal(&self, error: GuessError) -> String {
+        let what = match error {
+            GuessError::Character(odd) => format!("{odd:?} is not ASCII"),
+            GuessError::AmidCharacter => {
+                "the change may begin or end within a character".to_owned()
+            }
+        };
+        let others = self.encoding.alternatives(self.bytes);
+        let also = match others.split_last() {
+            None => String::new(),
+            Some((last, [])) => format!(", and it may be {}", last.to_lowercase()),
+            Some((last, others)) => {
+                let others = others.join(", ").to_lowercase();
+                format!(", and it may be {others} or {}", last.to_lowercase())
+            }
+        };
+        let name = self.name();
+        format!(
+            "{what}, and the encoding of the file is not certain ({name} was guessed{also}). Only \
+             ASCII is written on a guess. If you know the encoding, call again with it, such as \
+             `\"encoding\": \"{name}\"`; the setting tools.files.encoding names it for all files \
+             of a kind"
+        )
+    }
+
+    fn name(&self) -> String {
+        self.encoding.name().to_lowercase()
+    }
+}
+
+/// Whether a file that is in `encoding` is in the one that its call has named.
+fn is_in(encoding: Encoding, declared: DeclaredEncoding) -> Result<(), String> {
+    let named = declared.name();
+    match encoding.is_guess() {
+        true => Err(format!(
+            "the file is not in {named}: some of its bytes are no text in that. Leave `encoding` \
+             out, or name another one"
+        )),
+        false if encoding.name() != named => Err(format!(
+            "the file is in {}, so leave `encoding` out; {named} is not it",
+            encoding.name()
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
+    use super::*;
+
+    /// Names of encodings, and words that are written in them.
+    const WORDS: [(&str, &[&str]); 12] = [
+        ("gbk", &["变量", "密码", "函数", "参数", "结束", "打开串口", "关闭窗口", "数据库连接"]),
+        ("gb18030", &["用户名", "返回错误码", "初始化", "循环", "这里"]),
+        ("big5", &["變數", "密碼", "函數", "參數", "結束", "功能", "許可", "資料庫連線"]),
+        ("euc-jp", &["変数", "関数", "引数", "終了", "表示", "ｱｲｳ", "データ"]),
+        ("shift_jis", &["変数", "関数", "表示", "構造体", "能力", "ソート", "ｶﾅ"]),
+        ("euc-kr", &["변수", "함수", "비밀번호", "끝", "데이터베이스"]),
+        ("windows-1252", &["größe", "été", "año", "straße", "naïve"]),
+        ("iso-8859-2", &["źródło", "błąd", "číslo", "koniec"]),
+        ("windows-1251", &["пароль", "функция", "ошибка", "конец"]),
+        ("koi8-r", &["пароль", "функция", "ошибка", "конец"]),
+        ("windows-1253", &["κωδικός", "συνάρτηση", "τέλος"]),
+        ("windows-1254", &["şifre", "değişken", "ığdır", "bitiş"]),
+    ];
+
+    #[derive(Clone, Debug)]
+    struct Source {
+        label: &'static str,
+        text: String,
+    }
+
+    /// Source code with some foreign words in comments and strings.
+    fn sources() -> impl Strategy<Value = Source> {
+        let line = |words: &'static [&'static str]| {
+            let word = select(words);
+            let shapes = [
+                "int x = 1; /* @ */\n",
+                "// @\n",
+                "s = \"@\\n\"; a|b; {c}\n",
+                "@\n",
+                "if (a[0] == '\\\\') { return ~b; } // @\r\n",
+            ];
+            (word, select(shapes.to_vec())).prop_map(|(word, shape)| shape.replace('@', word))
+        };
+        let plain = select(vec!["int main() {\n", "}\n", "\n", "return a | b;\n"]);
+        select(WORDS.to_vec()).prop_flat_map(move |(label, words)| {
+            let lines = prop_oneof![line(words), plain.clone().prop_map(str::to_owned)];
+            let first = line(words);
+            (first, prop::collection::vec(lines, 0..40))
+                .prop_map(move |(first, rest)| Source { label, text: first + &rest.concat() })
+        })
+    }
+
+    /// A change of the text as a model sees it: a piece of it becomes another text.
+    fn changed(shown: &str, ends: (Index, Index), new: &str) -> String {
+        let borders: Vec<usize> =
+            shown.char_indices().map(|(at, _)| at).chain([shown.len()]).collect();
+        let (first, second) = (ends.0.get(&borders), ends.1.get(&borders));
+        let (from, to) = (first.min(second), first.max(second));
+        format!("{}{new}{}", &shown[..*from], &shown[*to..])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: ProptestConfig::default().cases.max(500),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn f1_what_is_written_is_text_in_the_true_encoding(
+            source in sources(),
+            ends in any::<(Index, Index)>(),
+            new in select(vec!["", "x", "\\", "|}", "int y = 2;\n", "修改注意", "é", "ж", "表"]),
+        ) {
+            let charset = encoding_rs::Encoding::for_label(source.label.as_bytes()).unwrap();
+            let (bytes, _, is_lossy) = charset.encode(&source.text);
+            prop_assert!(!is_lossy, "{source:?}");
+            let Ok(coded) = CodedText::decode(&bytes, None) else { return Ok(()) };
+            let is_certain = !coded.encoding.is_guess();
+            prop_assert!(!is_certain || str::from_utf8(&bytes).is_ok());
+            let shown = String::from_utf8_lossy(coded.text()).into_owned();
+            let wanted = changed(&shown, ends, new);
+
+            match coded.encode(Cow::Borrowed(wanted.as_bytes())) {
+                Ok(written) if !is_certain => {
+                    let (text, is_damaged) = charset.decode_without_bom_handling(&written);
+                    prop_assert!(!is_damaged, "{text}");
+                    let is_known = |c: char| c.is_ascii() || source.text.contains(c);
+                    prop_assert!(text.chars().all(is_known), "{text}");
+                }
+                Ok(_) => {}
+                Err(why) => prop_assert!(why.contains("was guessed"), "{why}"),
+            }
+            let given = DeclaredEncoding::parse(source.label).unwrap();
+            let certain = CodedText::decode(&bytes, Some(Declaration::Call(given)));
+            if !is_certain {
+                let text = String::from_utf8(certain.unwrap().text().to_vec()).unwrap();
+                prop_assert_eq!(text, source.text);
+            }
+        }
+    }
+
+    #[test]
+    fn f1_a_refusal_tells_the_guess_as_one_and_how_to_make_it_certain() {
+        let (bytes, _, _) = encoding_rs::GBK.encode("int x; /* 变量 */\n");
+        let coded = CodedText::decode(&bytes, None).unwrap();
+        let wanted = String::from_utf8_lossy(coded.text()).replace("int x;", "int x; // 修改");
+        let refusal = coded.encode(Cow::Borrowed(wanted.as_bytes())).unwrap_err();
+        for part in ["'修' is not ASCII", "not certain", "was guessed", "`\"encoding\": ", "gbk"] {
+            assert!(refusal.contains(part), "{part}: {refusal}");
+        }
+        let named = Declaration::Call(DeclaredEncoding::parse("gbk").unwrap());
+        let coded = CodedText::decode(&bytes, Some(named)).unwrap();
+        let wanted = String::from_utf8_lossy(coded.text()).replace("int x;", "int x; // 修改");
+        let written = coded.encode(Cow::Borrowed(wanted.as_bytes())).unwrap();
+        let (text, is_damaged) = encoding_rs::GBK.decode_without_bom_handling(&written);
+        assert_eq!((text.as_ref(), is_damaged), ("int x; // 修改 /* 变量 */\n", false));
+    }
+
+    #[test]
+    fn f1_a_named_encoding_that_is_not_the_files_is_refused() {
+        let named = |name: &str| Some(Declaration::Call(DeclaredEncoding::parse(name).unwrap()));
+        let refusal = |bytes: &[u8], name| CodedText::decode(bytes, named(name)).unwrap_err();
+        assert!(refusal("für".as_bytes(), "gbk").contains("in UTF-8, so leave `encoding` out"));
+        assert!(refusal(b"caf\xe9", "gbk").contains("not in GBK"));
+        let earlier = Some(Declaration::Other(DeclaredEncoding::parse("gbk").unwrap()));
+        assert!(CodedText::decode(b"caf\xe9", earlier).is_ok());
+    }
+}
