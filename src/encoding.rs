@@ -317,12 +317,11 @@ impl Utf8Check {
             return;
         }
         let joined;
-        let bytes = match self.cut.is_empty() {
-            true => piece,
-            false => {
-                joined = [&std::mem::take(&mut self.cut), piece].concat();
-                &joined
-            }
+        let bytes = if self.cut.is_empty() {
+            piece
+        } else {
+            joined = [&std::mem::take(&mut self.cut), piece].concat();
+            &joined
         };
         if let Err(error) = str::from_utf8(bytes) {
             self.is_broken = error.error_len().is_some();

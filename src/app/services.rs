@@ -28,7 +28,7 @@ use crate::tools::subagent::TASK;
 use crate::tools::toolset::Toolset;
 use crate::web::search::Search;
 use crate::web::{Provider, SystemResolver, Web};
-use crate::workspace::{ResolveError, Workspace};
+use crate::workspace::{ResolveError, TempFiles, Workspace};
 use crate::{config, permissions, tools, upstream};
 
 /// The supervisor of each command is this program, started again.
@@ -130,10 +130,7 @@ impl Services {
         let search = search(config, secrets)?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            files: Arc::new(
-                Files::new(temp_files, settings_guard(file))
-                    .with_encodings(FileEncodings::new(&config.tools.files)),
-            ),
+            files: files(config, temp_files, file),
             runner,
             sandbox: sandbox.clone(),
             sandbox_escape: config.sandbox.offers_escape(),
@@ -280,6 +277,12 @@ fn permissions(
     permissions
         .with_settings_files(Arc::clone(settings_files), &known)
         .map_err(ServiceError::SettingsFile)
+}
+
+/// What changes files, and knows the encodings that the configuration names.
+fn files(config: &Config, temp_files: TempFiles, file: Option<&Path>) -> Arc<Files> {
+    let encodings = FileEncodings::new(&config.tools.files);
+    Arc::new(Files::new(temp_files, settings_guard(file)).with_encodings(encodings))
 }
 
 /// Validates edits of the configuration as the next start would.

@@ -214,13 +214,12 @@ fn character_length(charset: Charset, rest: &[u8]) -> usize {
     let length = match (charset.name(), rest[0]) {
         ("UTF-16LE", _) if (0xd8..0xdc).contains(&second) => 4,
         ("UTF-16BE", 0xd8..0xdc) => 4,
-        ("UTF-16LE" | "UTF-16BE", _) => 2,
-        (_, 0..=0x7f) => 1,
         ("EUC-JP", 0x8f) => 3,
-        ("EUC-JP", 0x8e | 0xa1..=0xfe) => 2,
-        ("Shift_JIS", 0x81..=0x9f | 0xe0..=0xfc) => 2,
         ("GBK", 0x81..=0xfe) if second.is_ascii_digit() => 4,
-        ("GBK" | "Big5" | "EUC-KR", 0x81..=0xfe) => 2,
+        ("UTF-16LE" | "UTF-16BE", _)
+        | ("EUC-JP", 0x8e | 0xa1..=0xfe)
+        | ("Shift_JIS", 0x81..=0x9f | 0xe0..=0xfc)
+        | ("GBK" | "Big5" | "EUC-KR", 0x81..=0xfe) => 2,
         _ => 1,
     };
     length.min(rest.len())

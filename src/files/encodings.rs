@@ -64,9 +64,10 @@ impl PathGlob {
     }
 
     fn fits(&self, path: &Path) -> bool {
-        match self.is_of_names {
-            true => path.file_name().is_some_and(|name| self.matcher.is_match(name)),
-            false => self.matcher.is_match(path),
+        if self.is_of_names {
+            path.file_name().is_some_and(|name| self.matcher.is_match(name))
+        } else {
+            self.matcher.is_match(path)
         }
     }
 }

@@ -195,14 +195,14 @@ impl SchemaPlace<'_> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(root: &'a Value, room: usize) -> Self {
+    fn of(root: &'a Value, max_size: usize) -> Self {
         Self {
             root,
             references: References::of(root),
             circles: HashMap::new(),
             open: Vec::new(),
             size: 0,
-            room,
+            room: max_size,
             left_out: Vec::new(),
             branches: 1,
         }
