@@ -323,6 +323,8 @@ mod tests {
             json!(format!(" {parts}\n")),
             json!([one]),
             json!(json!([one]).to_string()),
+            json!(json!(parts.to_string()).to_string()),
+            json!([json!(one).to_string()]),
         ] {
             let (input, _) = accept(json!({"pattern": "[\"a\"]", "parts": written})).unwrap();
             assert_eq!(input.pattern, "[\"a\"]", "a text that is wanted stays one");
@@ -347,12 +349,23 @@ mod tests {
                 "text": { "anyOf": [list, { "type": "string" }] },
                 "any": {},
                 "map": { "type": "object", "additionalProperties": list },
+                "tuple": { "type": "array", "prefixItems": [list], "items": { "type": "object" } },
+                "old_tuple": { "type": "array", "items": [list, { "type": "boolean" }] },
+                "described": { "description": "x", "allOf": [list] },
+                "parts": { "anyOf": [
+                    { "type": "array", "items": { "type": "object", "properties": {
+                        "tags": list } } },
+                    { "type": "object", "properties": { "tags": list } },
+                ] },
+                "implied": { "items": list },
             },
         }))
         .unwrap();
         let arguments = json!({
             "list": "[\"1\", 2]", "maybe": "[1]", "nullable": "{\"a\":1}", "either": "{}",
             "text": "[1]", "any": "[1]", "map": { "a": "[\"1\"]" },
+            "tuple": "[\"[1]\", \"{}\"]", "old_tuple": ["[\"1\"]", "true"],
+            "described": "[\"1\"]", "parts": "[{\"tags\":\"[1]\"}]", "implied": "[\"[1]\"]",
         });
         let (accepted, _) = schema.accept(arguments).unwrap();
         assert_eq!(
@@ -360,6 +373,8 @@ mod tests {
             json!({
                 "list": [1, 2], "maybe": [1], "nullable": { "a": 1 }, "either": {},
                 "text": "[1]", "any": "[1]", "map": { "a": [1] },
+                "tuple": [[1], {}], "old_tuple": [[1], true],
+                "described": [1], "parts": [{ "tags": [1] }], "implied": [[1]],
             })
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::sessions::{after, assistant, conversation, user};
-use crate::support::chunks::{calls, says};
+use crate::support::chunks::{calls, says, status};
 use crate::support::client::{ask, ask_streamed, with};
 use crate::support::server::{Builder, Server};
 use crate::support::stream::Event;
@@ -200,6 +200,46 @@ async fn pictures_stand_where_the_operator_says_that_a_model_takes_them() {
     let said = nowhere[0]["content"].as_str().expect("text");
     assert!(said.starts_with("(image left out) /"), "{said}");
     assert!(said.ends_with("(not attached: this model takes no pictures)"), "{said}");
+}
+
+#[tokio::test]
+async fn wire_24_pictures_that_a_model_refuses_are_left_out_with_a_note() {
+    let refusal = |code: u16, message: &str| {
+        status(code, &json!({ "error": { "message": message, "type": "x", "code": code } }))
+    };
+    for (code, message, is_lesson) in [
+        (404, "No endpoints found that support image input", true),
+        (400, "messages[3]: unknown variant `image_url`, expected `text`", true),
+        (500, "image input is not supported - hint: you may need to provide the mmproj", true),
+        (400, "Could not process image", false),
+    ] {
+        let upstream = Upstream::start();
+        let server = with_files(Server::builder(&upstream), &["picture.png"]).start().await;
+        upstream.round(calls(&[("c1", "Read", read_file("picture.png"))]));
+        upstream.round(refusal(code, message));
+        upstream.round(says("It is a picture that I cannot see."));
+        let question = json!({ "role": "user", "content": "Look." });
+        let list = |list: &[Value]| json!({ "model": "scripted", "messages": list });
+        let first = server.client().chat(&list(std::slice::from_ref(&question))).await;
+        assert_eq!(first.text(), "It is a picture that I cannot see.", "{message}");
+        assert!(upstream.request(1).await.json().to_string().contains("image_url"));
+        let sent = upstream.request(2).await.json();
+        assert!(!sent.to_string().contains("image_url"), "{sent}");
+        assert!(answers_in(&sent)[0].ends_with("(not attached: this model takes no pictures)"));
+        let known = server.client().get("/toolhand/v1/status").await.json();
+        let known = &known["upstream"]["traits"];
+        assert_eq!(known[0]["member"] == "pictures", is_lesson, "{known}");
+
+        // The same chat goes on, though its history has the picture.
+        let said = json!({ "role": "assistant", "content": first.text() });
+        let next = json!({ "role": "user", "content": "And?" });
+        upstream.round(refusal(code, message));
+        upstream.round(says("Nothing."));
+        assert_eq!(server.client().chat(&list(&[question, said, next])).await.text(), "Nothing.");
+        let sent = upstream.requests().pop().expect("a request").json();
+        assert!(!sent.to_string().contains("image_url"), "{sent}");
+        assert!(answers_in(&sent)[0].ends_with("(not attached: this model takes no pictures)"));
+    }
 }
 
 #[tokio::test]

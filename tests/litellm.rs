@@ -6,6 +6,7 @@ mod first_key;
 mod mcp;
 mod providers;
 mod traits;
+mod wire;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

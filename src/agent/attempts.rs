@@ -57,7 +57,7 @@ impl Attempts {
     }
 
     pub(super) fn delivery(&self) -> Delivery {
-        self.delivery
+        self.model().delivery(self.delivery)
     }
 
     /// Whether the turn's rounds are asked for whole, so that their answers pass as they are.
@@ -105,7 +105,7 @@ impl Attempts {
     /// is about the model and not about this one conversation.
     pub(super) fn heed(&mut self, learnt: UpstreamTrait, evidence: Option<String>) {
         let model = &mut self.models[self.model];
-        model.learnt.insert(learnt);
+        model.heed(learnt);
         self.tried.note(learnt);
         let name = model.name.clone();
         self.unproven.extend(evidence.map(|evidence| Lesson { model: name, learnt, evidence }));

@@ -19,7 +19,7 @@ use self::written::WrittenRound;
 pub(crate) use self::written::answer_message;
 use super::beginning::HistoryPiece;
 use super::record::RecordedRound;
-use super::settings::{AskedModel, Delivery};
+use super::settings::{AskedModel, Delivery, ImageRule};
 use crate::openai::Body;
 use crate::openai::request::{ToolChoice, expects_other_than_text};
 use crate::upstream::{RequestBody, UpstreamTrait};
@@ -157,7 +157,21 @@ impl Conversation {
             UpstreamTrait::RefusesToolsBesideFormat => {
                 may_leave_out_tools && self.has_format_alone()
             }
+            UpstreamTrait::RefusesImages => self.sends_pictures(),
+            UpstreamTrait::RefusesStreaming => delivery == Delivery::Streamed,
+            UpstreamTrait::MissesStreaming => delivery == Delivery::Whole,
+            UpstreamTrait::RefusesSystem => self.history.has_instructions(),
+            UpstreamTrait::RefusesNullContent => {
+                self.history.has_calls() || self.rounds.iter().any(WrittenRound::has_calls)
+            }
         }
+    }
+
+    /// Whether the last request carried pictures of tools.
+    fn sends_pictures(&self) -> bool {
+        let takes_them = |recipient: &Recipient| recipient.model.images != ImageRule::None;
+        self.recipient.as_ref().is_some_and(takes_them)
+            && (self.history.has_pictures() || self.rounds.iter().any(WrittenRound::has_pictures))
     }
 
     /// Whether the client wants a call in the next answer.

@@ -6,7 +6,8 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
 use super::parts::{self, Part};
-use crate::json::{self, Object};
+use crate::json::{self, Kind, Object};
+use crate::openai::chunk::{REASONING_MEMBERS, comes_in_pieces, is_reasoning};
 
 /// What the deltas of one round have brought, but for the tool calls.
 #[derive(Clone, Debug, Default)]
@@ -18,19 +19,6 @@ pub(crate) struct AssistantMessage {
     parts: Vec<Value>,
     members: IndexMap<String, Value>,
 }
-
-/// Members that carry reasoning. Some providers require them back, others refuse them.
-const REASONING_MEMBERS: [&str; 6] = [
-    "reasoning_content",
-    "reasoning",
-    "thinking_blocks",
-    "reasoning_details",
-    "reasoning_items",
-    "provider_specific_fields",
-];
-
-/// Members of a block whose text comes in pieces.
-const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
 
 /// Members that count as an answer even where there is no text.
 const ANSWER_MEMBERS: [&str; 3] = ["audio", "images", "annotations"];
@@ -150,11 +138,6 @@ fn says_something(value: &Value) -> bool {
     }
 }
 
-/// Whether a member of a message, or of a call in it, carries reasoning.
-pub(crate) fn is_reasoning(name: &str) -> bool {
-    REASONING_MEMBERS.contains(&name)
-}
-
 /// The client's message without its reasoning; `None` when it has none.
 pub(crate) fn without_reasoning(message: &RawValue) -> Option<Box<RawValue>> {
     // Most messages need no parsing: they contain none of the names.
@@ -198,6 +181,33 @@ pub(crate) fn with_reasoning(message: &RawValue, filler: &str) -> Option<Box<Raw
     to_raw_value(&members).ok()
 }
 
+const CONTENT: &str = "content";
+
+/// Writes an empty text for a content that is null, or takes it out again beside calls.
+pub(crate) fn fill_content(message: &mut Value, fills: bool) {
+    let Some(members) = message.as_object_mut() else { return };
+    let content = members.get(CONTENT).unwrap_or(&Value::Null);
+    if fills && content.is_null() {
+        members.insert(CONTENT.to_owned(), "".into());
+    } else if !fills && *content == "" && members.contains_key("tool_calls") {
+        members.insert(CONTENT.to_owned(), Value::Null);
+    }
+}
+
+/// The client's message with an empty text for a content that is null; `None` when it has one, or
+/// is none of the assistant's.
+pub(crate) fn with_content(message: &RawValue) -> Option<Box<RawValue>> {
+    if !is_assistants(message) {
+        return None;
+    }
+    let mut members: IndexMap<String, Box<RawValue>> = serde_json::from_str(message.get()).ok()?;
+    if members.get(CONTENT).is_some_and(|content| content.get() != "null") {
+        return None;
+    }
+    members.insert(CONTENT.to_owned(), to_raw_value("").ok()?);
+    to_raw_value(&members).ok()
+}
+
 fn has_no_text(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -208,8 +218,58 @@ fn has_no_text(value: &Value) -> bool {
 
 /// Whether the client's message is one of the assistant's.
 pub(crate) fn is_assistants(message: &RawValue) -> bool {
+    has_role(message, &["assistant"])
+}
+
+/// Whether a user has written the message.
+pub(crate) fn is_users(message: &RawValue) -> bool {
+    has_role(message, &["user"])
+}
+
+/// Whether the message holds instructions: its role is `system` or `developer`.
+pub(crate) fn is_instructions(message: &RawValue) -> bool {
+    has_role(message, &["system", "developer"])
+}
+
+fn has_role(message: &RawValue, roles: &[&str]) -> bool {
     let role = Object::from_raw(message).and_then(|message| message.string("role"));
-    role.is_some_and(|role| role == "assistant")
+    role.is_some_and(|role| roles.contains(&&*role))
+}
+
+/// A message of the user's with this text.
+pub(crate) fn of_user(text: &str) -> Box<RawValue> {
+    to_raw_value(&json!({ "role": "user", "content": text })).expect("a JSON value is valid JSON")
+}
+
+/// Adds a paragraph to a text.
+pub(crate) fn add_paragraph(text: &mut String, paragraph: &str) {
+    if !text.is_empty() {
+        text.push_str("\n\n");
+    }
+    text.push_str(paragraph);
+}
+
+/// The message with a paragraph before its content; `None` if its content is neither text nor
+/// list.
+pub(crate) fn with_text_in_front(text: &str, message: &RawValue) -> Option<Box<RawValue>> {
+    let message = Object::from_raw(message)?;
+    let content = message.get("content")?;
+    let content = match json::kind(content) {
+        Kind::String => {
+            // The client's text may be large: it stays as it was escaped.
+            let before = json::quoted(&format!("{text}\n\n"));
+            let before = before.get().strip_suffix('"')?;
+            json::raw([before, content.get().strip_prefix('"')?].concat())
+        }
+        Kind::Array => {
+            let mut parts: Vec<&RawValue> = json::items(content, usize::MAX - 1)?;
+            let first = to_raw_value(&json!({ "type": "text", "text": text })).ok()?;
+            parts.insert(0, &first);
+            json::array(&parts)
+        }
+        _ => return None,
+    };
+    Some(message.with(&[("content", Some(&content))]))
 }
 
 /// Whether the client's message holds calls.
@@ -267,9 +327,7 @@ fn join_block(blocks: &mut Vec<Value>, piece: Value) {
     {
         for (name, value) in piece {
             match (last.get_mut(name), value) {
-                (Some(Value::String(text)), Value::String(more))
-                    if PIECE_MEMBERS.contains(&name.as_str()) =>
-                {
+                (Some(Value::String(text)), Value::String(more)) if comes_in_pieces(name) => {
                     text.push_str(more);
                 }
                 (_, Value::Null) => {}
@@ -296,7 +354,7 @@ fn merge(known: &mut Map<String, Value>, more: Map<String, Value>) {
         match (known.get_mut(&name), &value) {
             (Some(known @ (Value::Array(_) | Value::Object(_))), _) => join(known, value),
             (Some(Value::String(text)), Value::String(piece))
-                if PIECE_MEMBERS.contains(&name.as_str()) || is_reasoning(&name) =>
+                if comes_in_pieces(&name) || is_reasoning(&name) =>
             {
                 text.push_str(piece);
             }

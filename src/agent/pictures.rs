@@ -16,6 +16,9 @@ use crate::tools::tool::{Picture, PictureFormat};
 /// Pictures of one round. Providers refuse requests with too many.
 pub(super) const MAX_OF_A_ROUND: usize = 20;
 
+/// What the model reads in the place of pictures that it does not take.
+pub(super) const NOT_ATTACHED: &str = "(not attached: this model takes no pictures)";
+
 /// What the line in front of a picture begins with; the number of its answer follows.
 const LABEL: &str = "Answer ";
 
@@ -44,20 +47,48 @@ pub(super) fn put(messages: &mut Vec<Value>, rule: ImageRule) {
     match rule {
         ImageRule::UserMessage => {}
         ImageRule::None => {
-            messages.remove(at);
+            let mut last = None;
+            with_each_picture(messages, at, |number, answer, _| {
+                if last.replace(number) != Some(number) {
+                    add_note(answer);
+                }
+            });
         }
         ImageRule::ToolMessage => {
-            let message = messages.remove(at);
-            let parts = message["content"].as_array().cloned().unwrap_or_default();
-            let mut answers: Vec<&mut Value> =
-                messages[..at].iter_mut().filter(|message| message["role"] == "tool").collect();
-            for pair in parts.chunks_exact(2) {
-                let number = answer_number(&pair[0]).and_then(|number| number.checked_sub(1));
-                if let Some(answer) = number.and_then(|number| answers.get_mut(number)) {
-                    add_parts(answer, pair);
-                }
-            }
+            with_each_picture(messages, at, |_, answer, pair| add_parts(answer, pair));
         }
+    }
+}
+
+/// Takes the message with the pictures out, and hands each of them out with the answer that it
+/// belongs to.
+fn with_each_picture(
+    messages: &mut Vec<Value>,
+    at: usize,
+    mut take: impl FnMut(usize, &mut Value, &[Value]),
+) {
+    let message = messages.remove(at);
+    let parts = message["content"].as_array().cloned().unwrap_or_default();
+    let mut answers: Vec<&mut Value> =
+        messages[..at].iter_mut().filter(|message| message["role"] == "tool").collect();
+    for pair in parts.chunks_exact(2) {
+        let number = answer_number(&pair[0]).and_then(|number| number.checked_sub(1));
+        let Some(number) = number else { continue };
+        if let Some(answer) = answers.get_mut(number) {
+            take(number, answer, pair);
+        }
+    }
+}
+
+/// Says in an answer that its pictures are not there.
+fn add_note(answer: &mut Value) {
+    match &mut answer["content"] {
+        Value::String(text) => {
+            text.push('\n');
+            text.push_str(NOT_ATTACHED);
+        }
+        Value::Array(parts) => parts.push(json!({ "type": "text", "text": NOT_ATTACHED })),
+        _ => {}
     }
 }
 
@@ -137,6 +168,12 @@ mod tests {
         let tool = ["assistant 0", "tool 3", "tool 0", "tool 5"];
         assert_eq!(shapes(ImageRule::ToolMessage), tool);
         assert_eq!(shapes(ImageRule::None), user[..4]);
+
+        let mut messages = round();
+        put(&mut messages, ImageRule::None);
+        let texts = messages[1..].iter().map(|answer| answer["content"].as_str().unwrap());
+        let noted = |text: &str| format!("{text}\n{NOT_ATTACHED}");
+        assert_eq!(texts.collect::<Vec<_>>(), [&noted("one"), "two", &noted("three")]);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 pub(crate) use self::instructions::OddInstructions;
 use self::instructions::{InstructionFile, ReadInstructions};
 use super::beginning::HistoryPiece;
+use super::message;
 use crate::definitions::SkillDefinition;
-use crate::json::{self, Kind, Object};
 use crate::permissions::{AccessKind, MayLeadOut, Mode, UnaskedFiles};
 use crate::reminder::Reminder;
 use crate::text::printable_path;
@@ -231,10 +231,11 @@ pub(crate) fn apply(
         PromptMode::Append => {}
     }
     let leading = match pieces.first() {
-        Some(HistoryPiece::Client(message)) if is_system_message(message) => Some(message),
+        Some(HistoryPiece::Client(message)) if message::is_instructions(message) => Some(message),
         _ => None,
     };
-    if let Some(message) = leading.and_then(|message| joined(prompt, message)) {
+    if let Some(message) = leading.and_then(|message| message::with_text_in_front(prompt, message))
+    {
         pieces[0] = HistoryPiece::Client(message);
     } else {
         let message = raw(&json!({ "role": "system", "content": prompt }));
@@ -245,42 +246,9 @@ pub(crate) fn apply(
 
 fn is_clients_system_message(piece: &HistoryPiece) -> bool {
     match piece {
-        HistoryPiece::Client(message) => is_system_message(message),
+        HistoryPiece::Client(message) => message::is_instructions(message),
         HistoryPiece::Recorded(_) => false,
     }
-}
-
-/// Whether its role is `system` or `developer`.
-fn is_system_message(message: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    struct Role<'a> {
-        #[serde(borrow)]
-        role: std::borrow::Cow<'a, str>,
-    }
-    let message: Option<Role<'_>> = serde_json::from_str(message.get()).ok();
-    message.is_some_and(|Role { role }| role == "system" || role == "developer")
-}
-
-/// `message` with `prompt` before its content; `None` if its content is neither text nor list.
-fn joined(prompt: &str, message: &RawValue) -> Option<Box<RawValue>> {
-    let message = Object::from_raw(message)?;
-    let content = message.get("content")?;
-    let content = match json::kind(content) {
-        Kind::String => {
-            // The client's text may be large: it stays as it was escaped.
-            let before = json::quoted(&format!("{prompt}\n\n"));
-            let before = before.get().strip_suffix('"')?;
-            json::raw([before, content.get().strip_prefix('"')?].concat())
-        }
-        Kind::Array => {
-            let mut parts: Vec<&RawValue> = json::items(content, usize::MAX - 1)?;
-            let first = raw(&json!({ "type": "text", "text": prompt }));
-            parts.insert(0, &first);
-            json::array(&parts)
-        }
-        _ => return None,
-    };
-    Some(message.with(&[("content", Some(&content))]))
 }
 
 fn raw(value: &Value) -> Box<RawValue> {

@@ -143,7 +143,33 @@ impl AskedModel {
     /// Applies the rules to this very model, be it requested or a fallback.
     pub(crate) fn new(name: String, rules: &[ModelRule], learnt: TraitSet) -> Self {
         let ModelTraits { reasoning, images, .. } = traits_of(&[&name], rules);
+        let images =
+            if learnt.has(UpstreamTrait::RefusesImages) { ImageRule::None } else { images };
         Self { name, reasoning, images, learnt }
+    }
+
+    /// Respects from now on what an error has told.
+    pub(crate) fn heed(&mut self, learnt: UpstreamTrait) {
+        self.learnt.insert(learnt);
+        if learnt == UpstreamTrait::RefusesImages {
+            self.images = ImageRule::None;
+        }
+    }
+
+    /// Whether a message of the assistant's may have null for its content.
+    pub(crate) fn takes_null_content(&self) -> bool {
+        !self.learnt.has(UpstreamTrait::RefusesNullContent)
+    }
+
+    /// The form in which it is asked to answer, where `usual` is the one that suits the turn.
+    pub(crate) fn delivery(&self, usual: Delivery) -> Delivery {
+        if self.learnt.has(UpstreamTrait::RefusesStreaming) {
+            Delivery::Whole
+        } else if self.learnt.has(UpstreamTrait::MissesStreaming) {
+            Delivery::Streamed
+        } else {
+            usual
+        }
     }
 
     /// Whether its reasoning is sent back to it: no rule drops it, and it has not refused it.

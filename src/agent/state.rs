@@ -56,7 +56,8 @@ pub(crate) struct TurnState {
     /// Set when no further round may follow: the `finish_reason` of the turn.
     final_reason: Option<FinishReason>,
     text_was_given: bool,
-    tools_ran: bool,
+    /// How many calls were let run, but for those whose intent could not be committed.
+    runs: usize,
     stats: TurnStats,
     repeats: Repeats,
     /// When calls of this round may start; `None` until it was looked up.
@@ -135,7 +136,7 @@ impl TurnState {
             cut_off_rounds: 0,
             final_reason: None,
             text_was_given: false,
-            tools_ran: false,
+            runs: 0,
             stats: TurnStats::default(),
             repeats: Repeats::default(),
             rule: None,
@@ -224,6 +225,10 @@ impl TurnState {
             (_, Event::Stopping(_) | Event::RoundFinished(_)) => {}
             (_, Event::Committed) => self.tell_held_back(&mut effects),
             (_, Event::NotCommitted(error)) => self.fail(error, &mut effects),
+            (_, Event::NotRun(error)) => {
+                self.runs = self.runs.saturating_sub(1);
+                self.fail(error, &mut effects);
+            }
             (_, Event::Stopped) => self.stopped(&mut effects),
             (_, Event::TimeIsUp) => {
                 let limit = self.start.settings.max_duration.as_secs();
@@ -379,11 +384,14 @@ impl TurnState {
 
     /// The second answer was empty too, or upstream has made this fault of it.
     fn still_empty(&mut self, fault: Option<&Fault>, effects: &mut Vec<TurnEffect>) {
-        if self.tools_ran && self.text_was_given {
-            self.finish(FinishReason::Stop, effects);
+        if self.tools_ran() && self.text_was_given {
+            return self.finish(FinishReason::Stop, effects);
+        }
+        let error = self.start.upstream.model_hints.empty_response(fault, self.model());
+        if self.is_long() {
+            // Some servers say nothing at all where others refuse what is too long.
+            self.too_long(error, effects);
         } else {
-            let hints = &self.start.upstream.model_hints;
-            let error = hints.empty_response(fault, self.model());
             self.fail(error, effects);
         }
     }
@@ -468,10 +476,7 @@ impl TurnState {
     /// The turn's effect for a round's. A call is recorded before it may have an effect.
     fn turn_effect(&mut self, effect: RoundEffect) -> TurnEffect {
         match effect {
-            RoundEffect::Emit(event) => {
-                self.tools_ran |= matches!(event, TurnEvent::ToolStarted(_));
-                TurnEffect::Emit(event)
-            }
+            RoundEffect::Emit(event) => TurnEffect::Emit(event),
             RoundEffect::Reserve => TurnEffect::Reserve,
             RoundEffect::Ready(position, call) => TurnEffect::Ready(position, call),
             RoundEffect::Withdraw(positions) => TurnEffect::Withdraw(positions),
@@ -480,9 +485,15 @@ impl TurnState {
                 let writer = self.round.writer().unwrap_or(&self.attempts.model().name);
                 let round = (self.stats.rounds, writer.to_owned());
                 let intent = self.round.intent(position, has_effect, round);
+                self.runs += 1;
                 TurnEffect::Run(position, intent.map(Entry::Intent))
             }
         }
+    }
+
+    /// Whether a tool has run, or may have: then the same request must not be sent again.
+    fn tools_ran(&self) -> bool {
+        self.runs > 0
     }
 
     /// What the client is told of a fault before anything of an answer had come.

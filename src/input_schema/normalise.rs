@@ -7,6 +7,9 @@ use super::unrolled::resolved;
 /// 2^53. Doubles represent every integer up to this one exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
+/// How many choices within choices of a schema are looked at.
+const MAX_CHOICES: usize = 8;
+
 /// Whose tool the arguments are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conventions {
@@ -45,10 +48,12 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn convert(&mut self, schema: &Value, value: &mut Value, path: &str) {
-        let schema = resolved(self.root, only_choice(resolved(self.root, schema)));
-        if let Some(meant) = value.as_str().and_then(|text| meant_by_text(schema, text)) {
+        let root = self.root;
+        let schema = resolved(root, only_choice(resolved(root, schema)));
+        if let Some(meant) = value.as_str().and_then(|text| meant_by_text(root, schema, text)) {
             *value = meant;
         }
+        let schema = choice_for(root, schema, value);
         match (kind_of(schema), value) {
             (Some("integer"), value) => {
                 if let Some(integer) = integer(value) {
@@ -61,8 +66,10 @@ impl Walk<'_> {
                 _ => {}
             },
             (Some("array"), Value::Array(items)) => {
+                let first = schema["prefixItems"].as_array().map_or(&[][..], Vec::as_slice);
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.convert(&schema["items"], item, &format!("{path}[{index}]"));
+                    let schema = first.get(index).unwrap_or(&schema["items"]);
+                    self.convert(schema, item, &format!("{path}[{index}]"));
                 }
             }
             (Some("object"), Value::Object(members)) if !self.is_any_object(schema, path) => {
@@ -125,15 +132,38 @@ impl Walk<'_> {
     }
 }
 
-/// The list or object that a text stands for, where the schema takes one and no text. The whole
-/// text must be its JSON.
-fn meant_by_text(schema: &Value, text: &str) -> Option<Value> {
+/// The one alternative that takes a list or object like this one, where there are several.
+fn choice_for<'s>(root: &'s Value, schema: &'s Value, value: &Value) -> &'s Value {
+    let kind = match value {
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        _ => return schema,
+    };
+    if !schema["type"].is_null() || !schema["properties"].is_null() {
+        return schema;
+    }
+    let choices = [&schema["anyOf"], &schema["oneOf"]].into_iter().find_map(Value::as_array);
+    let choices = choices.into_iter().flatten().map(|choice| resolved(root, choice));
+    let mut fitting = choices.filter(|choice| takes(root, choice, kind) == Some(true));
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => only,
+        _ => schema,
+    }
+}
+
+/// The list or object that a text stands for, where the schema takes one and no text. The
+/// whole text must be its JSON, which may be quoted once more.
+fn meant_by_text(root: &Value, schema: &Value, text: &str) -> Option<Value> {
+    let is_quoted = text.trim_start().starts_with('"');
+    let unquoted: Option<String> = if is_quoted { serde_json::from_str(text).ok() } else { None };
+    let text = unquoted.as_deref().unwrap_or(text);
     let kind = match text.trim_start().as_bytes().first() {
         Some(b'[') => "array",
         Some(b'{') => "object",
         _ => return None,
     };
-    let is_wanted = takes(schema, kind) == Some(true) && takes(schema, "string") == Some(false);
+    let is_wanted =
+        takes(root, schema, kind) == Some(true) && takes(root, schema, "string") == Some(false);
     if !is_wanted {
         return None;
     }
@@ -141,18 +171,29 @@ fn meant_by_text(schema: &Value, text: &str) -> Option<Value> {
 }
 
 /// Whether the schema takes values of this type; `None` where it does not say.
-fn takes(schema: &Value, kind: &str) -> Option<bool> {
+fn takes(root: &Value, schema: &Value, kind: &str) -> Option<bool> {
+    takes_within(root, schema, kind, MAX_CHOICES)
+}
+
+/// `levels`: so many choices within choices are looked at.
+fn takes_within(root: &Value, schema: &Value, kind: &str, levels: usize) -> Option<bool> {
+    let schema = resolved(root, schema);
     let names = |value: &Value| value.as_str() == Some(kind);
     match &schema["type"] {
         Value::String(only) => return Some(only == kind),
         Value::Array(kinds) => return Some(kinds.iter().any(names)),
         _ => {}
     }
-    let choices = ["anyOf", "oneOf"].into_iter().find_map(|keyword| schema[keyword].as_array());
-    if let Some(choices) = choices {
-        let each = choices.iter().map(|choice| takes(choice, kind));
+    let levels = levels.checked_sub(1)?;
+    let members = |keyword: &str| schema[keyword].as_array();
+    if let Some(choices) = members("anyOf").or_else(|| members("oneOf")) {
+        let each = choices.iter().map(|choice| takes_within(root, choice, kind, levels));
         let known = each.collect::<Option<Vec<bool>>>()?;
         return Some(known.contains(&true));
+    }
+    if let Some(all) = members("allOf") {
+        let mut each = all.iter().map(|part| takes_within(root, part, kind, levels));
+        return each.find_map(|takes| takes);
     }
     // A schema that lists properties is one of objects, and one with items one of lists.
     let implied = [("properties", "object"), ("items", "array"), ("prefixItems", "array")];
@@ -160,9 +201,10 @@ fn takes(schema: &Value, kind: &str) -> Option<bool> {
     implied.map(|(_, implied)| implied == kind)
 }
 
-/// The one alternative to null, where that is what the schema says.
+/// The one alternative to null, where that is what the schema says, or the one part of it.
 fn only_choice(schema: &Value) -> &Value {
-    let choices = [&schema["anyOf"], &schema["oneOf"]].into_iter().find_map(Value::as_array);
+    let choices = ["anyOf", "oneOf", "allOf"].map(|keyword| &schema[keyword]);
+    let choices = choices.into_iter().find_map(Value::as_array);
     let mut choices = choices.into_iter().flatten().filter(|choice| choice["type"] != "null");
     match (choices.next(), choices.next()) {
         (Some(only), None) if schema["type"].is_null() => only,
@@ -178,8 +220,9 @@ fn kind_of(schema: &Value) -> Option<&str> {
             let mut kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
             kinds.next().filter(|_| kinds.next().is_none())
         }
-        // A schema that lists properties is one of objects.
-        _ => schema["properties"].is_object().then_some("object"),
+        // A schema that lists properties is one of objects, and one with items one of lists.
+        _ if schema["properties"].is_object() => Some("object"),
+        _ => (schema["items"].is_object() || schema["prefixItems"].is_array()).then_some("array"),
     }
 }
 

@@ -16,7 +16,9 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(crate) use self::carried_error::in_text as error_in_text;
+pub(crate) use self::carried_error::{
+    in_body as error_in_body, in_text as error_in_text, names_a_failure,
+};
 pub(crate) use self::finish_reason::FinishReason;
 use self::frame::FrameCache;
 pub(crate) use self::reader::ChunkReader;
@@ -30,6 +32,29 @@ const MAX_USAGE: usize = 64 << 10;
 
 /// Unparsed members, by name.
 pub(crate) type RawMembers = IndexMap<String, Box<RawValue>>;
+
+/// Members that carry reasoning. Some providers require them back, others refuse them.
+pub(crate) const REASONING_MEMBERS: [&str; 6] = [
+    "reasoning_content",
+    "reasoning",
+    "thinking_blocks",
+    "reasoning_details",
+    "reasoning_items",
+    "provider_specific_fields",
+];
+
+/// Members of a block whose text comes in pieces.
+const PIECE_MEMBERS: [&str; 6] = ["thinking", "text", "summary", "data", "signature", "transcript"];
+
+/// Whether a member of a message, or of a call in it, carries reasoning.
+pub(crate) fn is_reasoning(member: &str) -> bool {
+    REASONING_MEMBERS.contains(&member)
+}
+
+/// Whether the text of this member of a block comes in pieces, to be put together.
+pub(crate) fn comes_in_pieces(member: &str) -> bool {
+    PIECE_MEMBERS.contains(&member)
+}
 
 /// The first byte of a value of the type that clients expect of a member of messages and deltas;
 /// `None` for a text, and for a member that they do not know.
@@ -110,6 +135,9 @@ pub(crate) enum BadChunk {
     Error(ErrorObject),
     /// It has neither choices nor usage nor an error. A ping, for instance: it is skipped.
     Nothing,
+    /// The same, with words that may be those of a failure: it is one if nothing of an answer
+    /// comes behind it.
+    Remark(ErrorObject),
     /// It is not JSON, or not of a chunk's form. The text is for the log.
     Malformed(String),
 }

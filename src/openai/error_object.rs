@@ -31,9 +31,12 @@ impl ErrorObject {
     pub(crate) fn from_value(value: Value) -> Self {
         match value {
             Value::Object(mut members) => Self {
-                message: with_raw(
-                    members.remove("message").and_then(text).unwrap_or_default(),
-                    members.get("metadata"),
+                message: with_reason(
+                    with_raw(
+                        members.remove("message").and_then(text).unwrap_or_default(),
+                        members.get("metadata"),
+                    ),
+                    members.get("param"),
                 ),
                 kind: members.remove("type").and_then(text),
                 code: members.remove("code").and_then(text),
@@ -57,6 +60,17 @@ fn with_raw(message: String, metadata: Option<&Value>) -> String {
     match metadata.and_then(|metadata| metadata["raw"].as_str()) {
         Some(raw) if message.ends_with(SAYS_NOTHING) && !raw.is_empty() => {
             format!("{message}: {raw}")
+        }
+        _ => message,
+    }
+}
+
+/// The message, with the sentence that some providers write where the name of the parameter
+/// belongs.
+fn with_reason(message: String, param: Option<&Value>) -> String {
+    match param.and_then(Value::as_str) {
+        Some(param) if param.trim().contains(' ') && !message.contains(param) => {
+            format!("{message}: {param}")
         }
         _ => message,
     }
@@ -124,6 +138,18 @@ mod tests {
         assert_eq!(of(""), "");
         let numbered = ErrorObject::from_body(r#"{"error": {"message": "m", "code": 429}}"#);
         assert_eq!(numbered.code.as_deref(), Some("429"));
+    }
+
+    #[test]
+    fn a_reason_in_the_place_of_the_parameter_is_read() {
+        let of = |param: &str| {
+            ErrorObject::from_body(&format!(
+                r#"{{"error": {{"message": "Param Incorrect", "param": "{param}"}}}}"#
+            ))
+            .message
+        };
+        assert_eq!(of("it must be passed back"), "Param Incorrect: it must be passed back");
+        assert_eq!(of("messages[0].role"), "Param Incorrect");
     }
 
     #[test]

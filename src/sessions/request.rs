@@ -55,8 +55,9 @@ pub(crate) struct ChatRequest {
     pub(crate) detach: bool,
 }
 
-/// The tools that a request with `tool_choice: none` would have had. No call of them runs; they go
-/// upstream where the history has calls, which some providers refuse without tools.
+/// The tools that a request with `tool_choice: none`, or one of a frontend's own, would have had.
+/// No call of them runs; they go upstream where the history has calls, which some providers refuse
+/// without tools.
 #[derive(Debug, Default)]
 pub(crate) struct UncalledTools {
     pub(crate) servers: Toolset,

@@ -253,12 +253,23 @@ impl Assembler {
             let is_elsewhere = delta.index.zip(self.calls[at].index).is_some_and(|(a, b)| a != b);
             return (!is_elsewhere || delta.name.is_none()).then_some(at);
         }
-        // An id that comes late belongs to a call that has none yet.
         let waiting = if delta.index.is_some() { at_index } else { self.last() };
         waiting.filter(|&at| {
             let call = &self.calls[at];
-            call.wire_id.is_none() && (delta.name.is_none() || !call.is_over())
+            // An id that comes late belongs to a call that has none yet.
+            let is_late = call.wire_id.is_none() && (delta.name.is_none() || !call.is_over());
+            is_late || self.is_piece_with_an_id_of_its_own(at, delta)
         })
+    }
+
+    /// Whether a delta goes on with a call though its id is another one: some providers make up
+    /// an id for each piece. Nothing else can come there while an object is open.
+    fn is_piece_with_an_id_of_its_own(&self, at: usize, delta: &CallDelta) -> bool {
+        let call = &self.calls[at];
+        match &delta.name {
+            Some(name) => call.is_open() && call.name.as_ref() == Some(name),
+            None => call.is_open() || (delta.index.is_some() && !call.is_over()),
+        }
     }
 
     fn known_slot_without_id(&self, delta: &CallDelta) -> Option<usize> {

@@ -23,7 +23,7 @@ use crate::http_client;
 use crate::limits::Limits;
 use crate::memory_budget::MemoryBudget;
 use crate::named_file;
-use crate::openai::error_object::ErrorObject;
+use crate::openai::chunk::error_in_body;
 use crate::secret::Secret;
 
 /// The header under which LiteLLM passes on a provider's `Retry-After`.
@@ -193,7 +193,7 @@ impl Client {
         let status = response.status().as_u16();
         let retry_after = retry_after(response.headers(), SystemTime::now());
         let body = beginning(response, MAX_ERROR_BODY).await;
-        let error = ErrorObject::from_body(&String::from_utf8_lossy(&body));
+        let error = error_in_body(&String::from_utf8_lossy(&body));
         let is_keyless = self.0.authorization.is_none();
         Fault::Status(Refusal { status, error, retry_after, is_keyless })
     }

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use eventsource_stream::EventStream;
 use futures::{FutureExt as _, StreamExt as _, stream};
 
+use crate::openai::chunk::{BadChunk, Chunk, names_a_failure};
+
 /// The bytes of one event, from its first line to the empty line that ends it.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
@@ -35,8 +37,9 @@ impl Event {
         }
     }
 
-    /// The text of an event that reports a failure, by its name (`event: error`) or by its field
-    /// (`error: …`). `None` for any other event.
+    /// The text of an event that reports a failure, by its name (`event: error`), by its field
+    /// (`error: …`), or by an object that stands there without any field. `None` for any other
+    /// event.
     pub(crate) fn failure(&self) -> Option<String> {
         let is_usual = self.lines == 1 && self.bytes.starts_with(b"data:");
         if is_usual {
@@ -48,8 +51,9 @@ impl Event {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.trim();
             match field {
-                "error" => return Some(value.to_owned()),
-                "event" => is_failure = is_name_of_failure(value),
+                _ if field.eq_ignore_ascii_case("error") => return Some(value.to_owned()),
+                "event" => is_failure = names_a_failure(value),
+                _ if is_error_object(line) => return Some(line.to_owned()),
                 _ => {}
             }
         }
@@ -64,10 +68,10 @@ impl Event {
     }
 }
 
-/// Whether an event of this name reports a failure.
-fn is_name_of_failure(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["error", "exception", "failed"].iter().any(|end| name.ends_with(end))
+/// Whether a line that has no field is an object with an error, as a server writes it that has
+/// forgotten the stream.
+fn is_error_object(line: &str) -> bool {
+    line.starts_with('{') && matches!(Chunk::parse(line), Err(BadChunk::Error(_)))
 }
 
 /// Decodes an event of any form with the library. The library gets one line at a time, because

@@ -41,10 +41,20 @@ pub(crate) enum UpstreamTrait {
     RefusesTools,
     /// It takes no tools beside a `response_format`.
     RefusesToolsBesideFormat,
+    /// It takes no pictures of tools.
+    RefusesImages,
+    /// It answers only in one piece.
+    RefusesStreaming,
+    /// It answers only in a stream.
+    MissesStreaming,
+    /// It takes no instructions in a message of their own.
+    RefusesSystem,
+    /// It takes no message of the assistant's whose content is null, be there calls or not.
+    RefusesNullContent,
 }
 
 impl UpstreamTrait {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 12] = [
         Self::RefusesReasoning,
         Self::MissesReasoning,
         Self::MissesReasoningText,
@@ -52,6 +62,11 @@ impl UpstreamTrait {
         Self::RefusesStreamOptions,
         Self::RefusesTools,
         Self::RefusesToolsBesideFormat,
+        Self::RefusesImages,
+        Self::RefusesStreaming,
+        Self::MissesStreaming,
+        Self::RefusesSystem,
+        Self::RefusesNullContent,
     ];
 
     /// The part of a request that it is about.
@@ -63,17 +78,27 @@ impl UpstreamTrait {
             Self::RefusesStreamOptions => "stream_options",
             Self::RefusesTools => "tools",
             Self::RefusesToolsBesideFormat => "tools beside response_format",
+            Self::RefusesImages => "pictures",
+            Self::RefusesStreaming | Self::MissesStreaming => "stream",
+            Self::RefusesSystem => "system messages",
+            Self::RefusesNullContent => "null content",
         }
     }
 
     pub(crate) fn sense(self) -> Sense {
         match self {
-            Self::MissesReasoning | Self::MissesReasoningText => Sense::Missing,
+            Self::MissesReasoning | Self::MissesReasoningText | Self::MissesStreaming => {
+                Sense::Missing
+            }
             Self::RefusesReasoning
             | Self::RefusesEagerInput
             | Self::RefusesStreamOptions
             | Self::RefusesTools
-            | Self::RefusesToolsBesideFormat => Sense::Refused,
+            | Self::RefusesToolsBesideFormat
+            | Self::RefusesImages
+            | Self::RefusesStreaming
+            | Self::RefusesSystem
+            | Self::RefusesNullContent => Sense::Refused,
         }
     }
 
@@ -83,12 +108,14 @@ impl UpstreamTrait {
             Self::RefusesReasoning => &[Self::MissesReasoning, Self::MissesReasoningText],
             Self::MissesReasoning => &[Self::RefusesReasoning, Self::MissesReasoningText],
             Self::MissesReasoningText => &[Self::RefusesReasoning, Self::MissesReasoning],
+            Self::RefusesStreaming => &[Self::MissesStreaming],
+            Self::MissesStreaming => &[Self::RefusesStreaming],
             _ => &[],
         }
     }
 
-    fn bit(self) -> u8 {
-        1 << (self as u8)
+    fn bit(self) -> u16 {
+        1 << (self as u16)
     }
 }
 
@@ -110,7 +137,7 @@ impl Sense {
 
 /// A set of traits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TraitSet(u8);
+pub(crate) struct TraitSet(u16);
 
 impl TraitSet {
     pub(crate) fn has(self, of: UpstreamTrait) -> bool {

@@ -110,6 +110,30 @@ async fn h11_h12_a_foreign_origin_is_refused() {
 }
 
 #[tokio::test]
+async fn wire_52_origins_of_programs_are_allowed_where_they_are_listed() {
+    const LISTED: [&str; 5] = [
+        "app://obsidian.md",
+        "capacitor://localhost",
+        "tauri://localhost",
+        "chrome-extension://abcdefghijklmnopabcdefghijklmnop",
+        "moz-extension://0a1b2c3d-0000-4000-8000-000000000000",
+    ];
+    let upstream = Upstream::start();
+    let listed = serde_json::json!(LISTED).to_string();
+    let server = Server::builder(&upstream).config("cors.allow_origins", &listed).start().await;
+    for origin in LISTED {
+        let told = server.client().header("origin", origin).get("/v1/models").await;
+        assert_eq!(told.status(), 200, "{origin}");
+        assert_eq!(told.header("access-control-allow-origin"), Some(origin));
+    }
+    for origin in ["app://other", "tauri://localhost.evil.com", "capacitor://localhost:1", "app://"]
+    {
+        let refused = server.client().header("origin", origin).get("/v1/models").await;
+        assert_eq!(refused.refusal(), (403, "origin_not_allowed".to_owned()), "{origin}");
+    }
+}
+
+#[tokio::test]
 async fn h13_only_preflights_of_known_origins_are_answered() {
     let upstream = Upstream::start();
     let server = Server::builder(&upstream)

@@ -307,14 +307,15 @@ fn text(dice: &mut SeededRandom, name: &str) -> Vec<Piece> {
     words.iter().map(|word| said_text(dice, word)).collect()
 }
 
-/// A piece of text. Sometimes half of an emoji is in an escape, which counts as a replacement
-/// character.
+/// A piece of text. Sometimes half of an emoji is in an escape, with or without text behind it,
+/// which counts as a replacement character: the other half never comes.
 fn said_text(dice: &mut SeededRandom, word: &str) -> Piece {
     if !dice.happens(5) {
         return delta(Means::Text(word.to_owned()), &json!({ "content": word }));
     }
-    let means = Means::Text("\u{fffd}!".to_owned());
-    let piece = delta(means, &json!({ "content": "HALF!" }));
+    let behind = *dice.pick(&["!", ""]);
+    let means = Means::Text(format!("\u{fffd}{behind}"));
+    let piece = delta(means, &json!({ "content": format!("HALF{behind}") }));
     Piece { line: piece.line.replace("HALF", "\\ud83d"), ..piece }
 }
 

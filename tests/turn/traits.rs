@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{answers, assistant_in};
 use crate::settings::client_keys::{add, client};
 use crate::support::chunks::{
-    call, done, end, error_frame, event, finish, reasoning, says, status,
+    call, done, end, error_frame, event, finish, reasoning, says, status, whole,
 };
 use crate::support::client::{Client, ask, ask_streamed, with};
 use crate::support::server::Server;
@@ -204,6 +204,170 @@ async fn wire_24_a_model_without_tools_answers_plainly() {
 }
 
 #[tokio::test]
+async fn wire_24_a_model_that_takes_neither_instructions_nor_tools_answers() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let gemma = "models/gemma-3-27b-it";
+    upstream.round(refusal(400, &format!("Developer instruction is not enabled for {gemma}")));
+    upstream.round(refusal(400, &format!("Function calling is not enabled for {gemma}")));
+    upstream.round(says("Hello."));
+    let messages = json!([
+        { "role": "system", "content": "Be brief." },
+        { "role": "user", "content": [{ "type": "text", "text": "Hi" }] },
+        { "role": "assistant", "content": "Yes?" },
+        { "role": "developer", "content": "Be kind." },
+        { "role": "user", "content": "Well?" },
+    ]);
+    let body = with(ask(""), json!({ "messages": messages }));
+
+    assert_eq!(server.client().chat(&body).await.text(), "Hello.");
+
+    let sent = upstream.request(2).await.json();
+    assert!(sent.get("tools").is_none(), "{sent}");
+    let sent = sent["messages"].as_array().expect("messages");
+    let roles: Vec<_> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "user"]);
+    let first = sent[0]["content"].as_array().expect("parts");
+    assert!(first[0]["text"].as_str().expect("text").ends_with("Be brief."), "{first:?}");
+    assert_eq!(first[1]["text"], "Hi");
+    assert_eq!(sent[2]["content"], "Be kind.\n\nWell?");
+    let known = traits(&server.client()).await;
+    let members = known.as_array().expect("a list").iter().map(|known| &known["member"]);
+    assert_eq!(members.collect::<Vec<_>>(), ["tools", "system messages"]);
+}
+
+#[tokio::test]
+async fn wire_28_a_server_that_takes_no_null_gets_an_empty_content() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let message = "invalid message content type: <nil>";
+    let question = json!({ "role": "user", "content": "Read." });
+    upstream.round(only_reads("c1"));
+    upstream.round(refusal(400, message));
+    upstream.round(only_reads("c2"));
+    upstream.round(says("It is a needle in a haystack."));
+    let first = with(ask(""), json!({ "messages": [question] }));
+    let said = server.client().chat(&first).await.text();
+    let contents = |sent: &Value| -> Vec<Value> {
+        let messages = sent["messages"].as_array().expect("messages").iter();
+        let assistants = messages.filter(|message| message["role"] == "assistant");
+        assistants.map(|message| message["content"].clone()).collect()
+    };
+    assert_eq!(contents(&upstream.request(1).await.json()), [Value::Null]);
+    assert_eq!(contents(&upstream.request(2).await.json()), [json!("")]);
+    assert_eq!(contents(&upstream.request(3).await.json()), [json!(""), json!("")]);
+    assert_eq!(traits(&server.client()).await[0]["member"], "null content");
+
+    // The history of the next turn is as ever, and changed for this model alone.
+    let next = json!({ "role": "user", "content": "And?" });
+    let said = json!({ "role": "assistant", "content": said });
+    upstream.round(refusal(400, message));
+    upstream.round(says("So."));
+    let second = with(ask(""), json!({ "messages": [question, said, next] }));
+    assert_eq!(server.client().chat(&second).await.text(), "So.");
+    let contents: Vec<_> = contents(&upstream.request(5).await.json());
+    assert_eq!(contents[..2], [json!(""), json!("")]);
+}
+
+#[tokio::test]
+async fn wire_24_an_answer_comes_in_the_form_that_the_model_has() {
+    let says_whole =
+        |text: &str| status(200, &whole(&json!({ "role": "assistant", "content": text }), "stop"));
+    for message in [
+        "Your organization must be verified to stream this model.",
+        "This model doesn't support tool use in streaming mode.",
+    ] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        upstream.round(refusal(400, message));
+        let read = json!([{ "id": "c1", "type": "function",
+            "function": { "name": "Read", "arguments": "{\"file_path\":\"notes.txt\"}" } }]);
+        let calls = json!({ "role": "assistant", "content": null, "tool_calls": read });
+        upstream.round(status(200, &whole(&calls, "tool_calls")));
+        upstream.round(says_whole("It is a needle."));
+
+        let told = server.client().streamed(&ask_streamed("Read.")).await;
+
+        assert_eq!(told.text(), "It is a needle.", "{message}");
+        for number in [1, 2] {
+            let sent = upstream.request(number).await.json();
+            assert_eq!(sent["stream"], false);
+            assert!(sent["tools"].is_array() && sent.get("stream_options").is_none(), "{sent}");
+        }
+        assert_eq!(traits(&server.client()).await[0]["member"], "stream");
+    }
+
+    // The other way round.
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    upstream.round(refusal(
+        400,
+        "This model only support stream mode, please enable the stream parameter.",
+    ));
+    upstream.round(says("Hello."));
+    let alone = with(ask("Hi"), json!({ "tool_choice": "none" }));
+    assert_eq!(server.client().chat(&alone).await.text(), "Hello.");
+    assert_eq!(upstream.request(0).await.json()["stream"], false);
+    assert_eq!(upstream.request(1).await.json()["stream"], true);
+    assert_eq!(traits(&server.client()).await[0]["sense"], "missing");
+}
+
+#[tokio::test]
+async fn wire_24_a_refusal_is_read_in_any_dress() {
+    let message = "gemma:2b does not support tools";
+    for body in [
+        json!([{ "error": { "message": message, "code": 400 } }]),
+        json!({ "object": "error", "message": message, "type": "BadRequestError", "code": 400 }),
+        json!({ "errors": [{ "message": message }] }),
+        json!({ "error": null, "message": message }),
+        json!({ "detail": message }),
+        json!({ "error_code": 336_003, "error_msg": message }),
+    ] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        upstream.round(status(400, &body));
+        upstream.round(says("Hello."));
+        assert_eq!(server.client().chat(&ask("Hi")).await.text(), "Hello.", "{body}");
+        let known = traits(&server.client()).await;
+        assert_eq!(known[0]["evidence"], message, "{body}");
+
+        upstream.round(status(400, &body));
+        let forced = with(ask("Hi"), json!({ "tool_choice": "required" }));
+        let refused = server.client().chat(&forced).await;
+        assert_eq!(refused.json()["error"]["message"], message, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn wire_24_a_title_over_a_history_of_calls_has_the_tools_along() {
+    let upstream = Upstream::start();
+    let server = server(&upstream).await;
+    let title = server.client().header("x-openwebui-task", "title_generation");
+    let function = json!({ "name": "Read", "arguments": "{}" });
+    let messages = json!([
+        { "role": "user", "content": "Read." },
+        { "role": "assistant", "content": null,
+            "tool_calls": [{ "id": "c1", "type": "function", "function": function }] },
+        { "role": "tool", "tool_call_id": "c1", "content": "needle" },
+        { "role": "user", "content": "### Task:\nA title, please." },
+    ]);
+    let says_whole =
+        |text: &str| status(200, &whole(&json!({ "role": "assistant", "content": text }), "stop"));
+    let body = with(ask(""), json!({ "messages": messages, "stream": false }));
+    upstream.round(says_whole("Needles"));
+    assert_eq!(title.chat(&body).await.text(), "Needles");
+    let sent = upstream.request(0).await.json();
+    assert!(!sent["tools"].as_array().expect("tools").is_empty());
+    assert_eq!(sent["tool_choice"], "none");
+
+    // Where there are no calls there are no tools.
+    upstream.round(says_whole("Greetings"));
+    assert_eq!(title.chat(&with(ask("Hi"), json!({ "stream": false }))).await.text(), "Greetings");
+    let sent = upstream.request(1).await.json();
+    assert!(sent.get("tools").is_none() && sent.get("tool_choice").is_none(), "{sent}");
+}
+
+#[tokio::test]
 async fn wire_24_tools_that_the_client_wants_called_are_not_left_out() {
     let upstream = Upstream::start();
     let server = server(&upstream).await;
@@ -256,7 +420,13 @@ async fn wire_24_the_choice_none_over_a_history_of_calls_sends_the_tools_along()
 async fn wire_46_a_call_that_the_provider_could_not_read_is_asked_for_again() {
     let failed = json!({ "error": { "message": "Failed to call a function. Please adjust your prompt.",
         "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<f" } });
-    for bad in [status(400, &failed), vec![event(&failed)]] {
+    for bad in [
+        status(400, &failed),
+        vec![event(&failed)],
+        vec![finish("malformed_tool_use"), done()],
+        vec![finish("UNEXPECTED_TOOL_CALL"), done()],
+        refusal(500, "error parsing tool call: raw='{\"a\"'"),
+    ] {
         let upstream = Upstream::start();
         let server = server(&upstream).await;
         upstream.round(only_reads("c1"));
@@ -266,7 +436,7 @@ async fn wire_46_a_call_that_the_provider_could_not_read_is_asked_for_again() {
         assert_eq!(answers(&upstream, 2).await.len(), 1);
 
         upstream.round(bad.clone());
-        upstream.round(bad);
+        upstream.round(bad.clone());
         let refused = server.client().chat(&ask("Read.")).await;
         assert_eq!(refused.refusal(), (502, "upstream_invalid".to_owned()));
     }
@@ -324,6 +494,28 @@ async fn wire_25_a_long_request_that_is_refused_in_any_words_becomes_shorter() {
         assert_eq!(server.client().streamed(&long_chat()).await.text(), "So.", "{message}");
         let sizes: Vec<_> = upstream.requests().iter().map(|sent| sent.body.len()).collect();
         assert!(sizes[2] < sizes[0] / 2, "{sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn wire_25_a_long_request_that_fails_in_the_stream_or_in_silence_becomes_shorter() {
+    let within = json!({ "choices": null, "error_type": "BadRequestError",
+        "error_message": "This model's maximum context length is 8192 tokens." });
+    for refused in [
+        vec![vec![event(&within)]],
+        vec![vec![event(&json!({ "error": { "message": "context_overflow" } }))]],
+        vec![vec![done()], vec![done()]],
+    ] {
+        let upstream = Upstream::start();
+        let server = server(&upstream).await;
+        for answer in &refused {
+            upstream.round(answer.clone());
+        }
+        upstream.round(says("They spoke of plums."));
+        upstream.round(says("So."));
+        assert_eq!(server.client().streamed(&long_chat()).await.text(), "So.", "{refused:?}");
+        let sizes: Vec<_> = upstream.requests().iter().map(|sent| sent.body.len()).collect();
+        assert!(sizes[sizes.len() - 1] < sizes[0] / 2, "{sizes:?}");
     }
 }
 

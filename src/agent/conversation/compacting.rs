@@ -10,7 +10,7 @@ use crate::agent::compaction::{INSTRUCTIONS, Material, Size, estimate};
 use crate::agent::record::RecordedRound;
 use crate::agent::settings::{AskedModel, Delivery};
 use crate::openai::Body;
-use crate::upstream::RequestBody;
+use crate::upstream::{RequestBody, UpstreamTrait};
 
 /// The request fields that a summary is asked for with. The others shape the answer to the
 /// client: its form, its length, its end.
@@ -64,16 +64,22 @@ impl Conversation {
         let is_kept = |name: &str| SUMMARY_FIELDS.contains(&name);
         let fields = self.fields.iter().filter(|(name, _)| is_kept(name));
         let fields: Body = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let messages: [Value; 2] = [
-            json!({ "role": "system", "content": INSTRUCTIONS }),
-            json!({ "role": "user", "content": format!("<transcript>\n{transcript}\n</transcript>") }),
-        ];
+        let transcript = format!("<transcript>\n{transcript}\n</transcript>");
+        let messages = if model.learnt.has(UpstreamTrait::RefusesSystem) {
+            let content = format!("{INSTRUCTIONS}\n\n{transcript}");
+            vec![json!({ "role": "user", "content": content })]
+        } else {
+            vec![
+                json!({ "role": "system", "content": INSTRUCTIONS }),
+                json!({ "role": "user", "content": transcript }),
+            ]
+        };
         let mut body = RequestBody::default();
         body.push(write_head(&fields, &model.name).into());
-        let [instructions, transcript] = messages.map(|message| message.to_string());
-        body.push(format!("{instructions},{transcript}").into());
+        let messages: Vec<String> = messages.iter().map(Value::to_string).collect();
+        body.push(messages.join(",").into());
         body.push(Bytes::from_static(b"]"));
-        body.push(request_end(model, Delivery::Streamed));
+        body.push(request_end(model, model.delivery(Delivery::Streamed)));
         body
     }
 }

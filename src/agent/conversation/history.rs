@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::written::{self, Form, Shape};
@@ -14,6 +13,8 @@ use crate::agent::message;
 use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
 use crate::agent::settings::{AskedModel, ImageRule};
+use crate::openai::message::text_of;
+use crate::upstream::UpstreamTrait;
 
 /// The pieces of the transcript, serialised once. They are serialised a second time for a model
 /// that must not be sent all of it.
@@ -117,10 +118,22 @@ impl History {
     pub(super) fn leading_messages(&self) -> impl Iterator<Item = Box<RawValue>> {
         let clients = self.pieces.iter().take_while(|piece| piece.origin.is_none());
         let messages = clients.map(|piece| self.client_message(piece).to_owned());
-        messages.take_while(|message| {
-            let message: Value = serde_json::from_str(message.get()).unwrap_or_default();
-            message["role"] == "system" || message["role"] == "developer"
-        })
+        messages.take_while(|message| message::is_instructions(message))
+    }
+
+    /// Whether it has instructions in messages of their own.
+    pub(super) fn has_instructions(&self) -> bool {
+        self.pieces.iter().any(|piece| self.is_instructions(piece))
+    }
+
+    fn is_instructions(&self, piece: &Piece) -> bool {
+        piece.origin.is_none() && message::is_instructions(self.client_message(piece))
+    }
+
+    /// Whether it holds pictures of tools.
+    pub(super) fn has_pictures(&self) -> bool {
+        let mut origins = self.pieces.iter().filter_map(|piece| piece.origin.as_ref());
+        origins.any(|origin| origin.has_pictures)
     }
 
     /// Each piece as a record. What the client sent counts as written by `model`.
@@ -162,6 +175,8 @@ impl History {
             && known.takes_reasoning() == model.takes_reasoning()
             && known.reasoning_filler() == model.reasoning_filler()
             && known.images == model.images
+            && folds_instructions(known) == folds_instructions(model)
+            && known.takes_null_content() == model.takes_null_content()
         {
             return bytes.clone();
         }
@@ -205,20 +220,27 @@ impl History {
     fn adapted_to(&self, model: &AskedModel) -> Bytes {
         let changed: Vec<_> =
             self.pieces.iter().map(|piece| self.changed_piece(piece, model)).collect();
-        if changed.iter().all(Option::is_none) {
+        let folds = folds_instructions(model) && self.has_instructions();
+        if !folds && changed.iter().all(Option::is_none) {
             return self.whole.clone();
         }
-        let mut written = Vec::with_capacity(self.whole.len());
+        let mut written = Written(Vec::with_capacity(self.whole.len()));
+        // Instructions that wait for the next message of the user's.
+        let mut waiting = String::new();
         for (piece, changed) in self.pieces.iter().zip(changed) {
-            if !written.is_empty() {
-                written.push(b',');
-            }
-            match changed {
-                Some(changed) => written.extend_from_slice(&changed),
-                None => written.extend_from_slice(&self.whole[piece.range.clone()]),
+            let messages = changed.as_deref().unwrap_or(&self.whole[piece.range.clone()]);
+            if folds && self.is_instructions(piece) {
+                message::add_paragraph(&mut waiting, &text_of(self.client_message(piece)));
+            } else if waiting.is_empty() {
+                written.push(messages);
+            } else {
+                written.push_behind(&std::mem::take(&mut waiting), piece, messages);
             }
         }
-        written.into()
+        if !waiting.is_empty() {
+            written.push(message::of_user(&waiting).get().as_bytes());
+        }
+        written.0.into()
     }
 
     /// The piece without what `model` must not be sent; `None` if it stays as it is.
@@ -234,9 +256,10 @@ impl History {
             Form::Foreign => origin.has_reasoning || origin.number.is_some(),
         };
         let moves_pictures = origin.has_pictures && model.images != ImageRule::UserMessage;
-        (is_changed || moves_pictures || filler.is_some()).then(|| {
+        let fills_content = !model.takes_null_content();
+        (is_changed || moves_pictures || filler.is_some() || fills_content).then(|| {
             let messages = &self.whole[piece.range.clone()];
-            let shape = Shape { form, images: model.images, filler };
+            let shape = Shape { form, images: model.images, filler, fills_content };
             written::in_shape(messages, shape, origin.number.unwrap_or(0))
         })
     }
@@ -249,7 +272,11 @@ impl History {
         let left = stripped.as_deref().unwrap_or(message);
         let filler = model.reasoning_filler();
         let completed = filler.and_then(|filler| message::with_reasoning(left, filler));
-        let changed = completed.or(stripped)?;
+        let changed = completed.or(stripped);
+        let left = changed.as_deref().unwrap_or(message);
+        let fills_content = !model.takes_null_content();
+        let with_content = if fills_content { message::with_content(left) } else { None };
+        let changed = with_content.or(changed)?;
         Some(changed.get().as_bytes().to_vec())
     }
 
@@ -257,4 +284,36 @@ impl History {
         serde_json::from_slice(&self.whole[piece.range.clone()])
             .expect("a client's message is valid JSON")
     }
+}
+
+/// Messages with commas between them.
+struct Written(Vec<u8>);
+
+impl Written {
+    fn push(&mut self, messages: &[u8]) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(messages);
+    }
+
+    /// Adds the messages of a piece with instructions in front: within the first of them if a user
+    /// has written it.
+    fn push_behind(&mut self, instructions: &str, piece: &Piece, messages: &[u8]) {
+        let message = serde_json::from_slice::<&RawValue>(messages).ok();
+        let of_user =
+            message.filter(|message| piece.origin.is_none() && message::is_users(message));
+        if let Some(joined) =
+            of_user.and_then(|message| message::with_text_in_front(instructions, message))
+        {
+            return self.push(joined.get().as_bytes());
+        }
+        self.push(message::of_user(instructions).get().as_bytes());
+        self.push(messages);
+    }
+}
+
+/// Whether the model is sent instructions within messages of the user's.
+fn folds_instructions(model: &AskedModel) -> bool {
+    model.learnt.has(UpstreamTrait::RefusesSystem)
 }

@@ -14,6 +14,7 @@ use crate::agent::message;
 use crate::agent::pictures;
 use crate::agent::record::RecordedRound;
 use crate::agent::settings::{AskedModel, ImageRule};
+use crate::openai::chunk::is_reasoning;
 
 /// The length of an id that replaces another model's. Mistral takes exactly nine letters and
 /// digits, OpenAI at most forty characters.
@@ -34,6 +35,8 @@ pub(super) struct WrittenRound {
     pictures: Option<Pictures>,
     /// The `reasoning_content` that was filled in where there was none.
     filler: Option<&'static str>,
+    /// Whether an empty text was written for a content that is null.
+    fills_content: bool,
 }
 
 /// A round that holds pictures.
@@ -76,6 +79,8 @@ pub(super) struct Shape {
     pub(super) images: ImageRule,
     /// As in [`AskedModel::reasoning_filler`].
     pub(super) filler: Option<&'static str>,
+    /// Whether an empty text stands for a content that is null.
+    pub(super) fills_content: bool,
 }
 
 impl Exchange {
@@ -112,6 +117,7 @@ impl WrittenRound {
             has_calls: has_calls(messages),
             pictures,
             filler: None,
+            fills_content: false,
         }
     }
 
@@ -125,6 +131,7 @@ impl WrittenRound {
             has_calls: false,
             pictures: None,
             filler: None,
+            fills_content: false,
         }
     }
 
@@ -146,6 +153,11 @@ impl WrittenRound {
         self.has_calls
     }
 
+    /// Whether it holds pictures of tools, wherever the model is sent them.
+    pub(super) fn has_pictures(&self) -> bool {
+        self.pictures.is_some()
+    }
+
     pub(super) fn has_reasoning(&self) -> bool {
         self.has_reasoning && self.form == Form::Whole
     }
@@ -156,10 +168,11 @@ impl WrittenRound {
             Some(pictures) if self.form == Form::Whole => &pictures.recorded[..],
             _ => self.bytes.strip_prefix(b",").unwrap_or(&self.bytes),
         };
-        let messages = match self.filler {
+        let messages = if self.filler.is_some() || self.fills_content {
             // What was filled in for one model is nothing that was said.
-            Some(_) => Cow::Owned(filled(messages, None)),
-            None => Cow::Borrowed(messages),
+            Cow::Owned(filled(messages, None, false))
+        } else {
+            Cow::Borrowed(messages)
         };
         let writer = self.model.as_deref().filter(|_| self.form != Form::Foreign);
         RecordedRound {
@@ -173,11 +186,13 @@ impl WrittenRound {
     /// calls; it keeps replaced ids of different rounds apart.
     pub(super) fn adapt_to(&mut self, model: &AskedModel, number: usize) {
         let filler = model.reasoning_filler();
-        let fills = self.filler != filler;
+        let fills_content = !model.takes_null_content();
+        let fills = self.filler != filler || self.fills_content != fills_content;
         self.filler = filler;
+        self.fills_content = fills_content;
         let Some(writer) = &self.model else {
             if fills {
-                self.replace(|text| filled(text, filler));
+                self.replace(|text| filled(text, filler, fills_content));
             }
             return;
         };
@@ -189,7 +204,7 @@ impl WrittenRound {
         if !strips && !moves && !fills {
             return;
         }
-        let shape = Shape { form, images: model.images, filler };
+        let shape = Shape { form, images: model.images, filler, fills_content };
         let recorded = self.pictures.as_mut().map(|pictures| {
             pictures.rule = model.images;
             pictures.recorded.clone()
@@ -235,6 +250,7 @@ pub(super) fn in_shape(messages: &[u8], shape: Shape, number: usize) -> Vec<u8> 
         if shape.filler.is_some() {
             message::fill_reasoning(message, shape.filler);
         }
+        message::fill_content(message, shape.fills_content);
     }
     if shape.form == Form::Foreign {
         rename_calls(&mut parsed, number);
@@ -243,11 +259,13 @@ pub(super) fn in_shape(messages: &[u8], shape: Shape, number: usize) -> Vec<u8> 
     joined_messages(&parsed)
 }
 
-/// Writes messages with this text where reasoning is missing; `None` takes it out again.
-fn filled(messages: &[u8], filler: Option<&str>) -> Vec<u8> {
+/// Writes messages with this text where reasoning is missing, and with an empty one where content
+/// is; `None` and `false` take them out again.
+fn filled(messages: &[u8], filler: Option<&str>, fills_content: bool) -> Vec<u8> {
     let mut parsed = parsed(messages);
     for message in parsed.iter_mut().filter(|message| message["role"] == "assistant") {
         message::fill_reasoning(message, filler);
+        message::fill_content(message, fills_content);
     }
     joined_messages(&parsed)
 }
@@ -275,7 +293,7 @@ pub(crate) fn answer_message(id: &str, answer: &str) -> Value {
 
 fn drop_reasoning(value: &mut Value) {
     if let Some(members) = value.as_object_mut() {
-        members.retain(|name, _| !message::is_reasoning(name));
+        members.retain(|name, _| !is_reasoning(name));
     }
 }
 

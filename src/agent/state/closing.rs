@@ -208,7 +208,7 @@ fn attached(result: &mut ToolResult, rule: ImageRule, room: &mut usize) -> Vec<R
     let mut pictures = std::mem::take(&mut result.pictures);
     if rule == ImageRule::None && !pictures.is_empty() {
         result.text.leave_out_images(0);
-        result.text.close("(not attached: this model takes no pictures)");
+        result.text.close(pictures::NOT_ATTACHED);
         return Vec::new();
     }
     let left_out = pictures.len().saturating_sub(*room);

@@ -71,11 +71,18 @@ impl TurnState {
     /// Upstream says that the request is too long, or says nothing. Nothing of the round was
     /// forwarded.
     pub(super) fn exceeded(&mut self, fault: &Fault, effects: &mut Vec<TurnEffect>) {
-        self.compacting.refused = Some(if fault.exceeds_context() {
+        let refused = if fault.exceeds_context() {
             self.told(fault)
         } else {
             ApiError::new(ErrorCode::ContextLengthExceeded, UNEXPLAINED)
-        });
+        };
+        self.too_long(refused, effects);
+    }
+
+    /// The request is, or may be, too long. `refused` is what the client is told if it cannot
+    /// become shorter.
+    pub(super) fn too_long(&mut self, refused: ApiError, effects: &mut Vec<TurnEffect>) {
+        self.compacting.refused = Some(refused);
         if self.compacting.tries < MAX_TRIES {
             self.compact(effects);
         } else {
@@ -192,7 +199,6 @@ impl TurnState {
         let material = self.start.conversation.material(self.attempts.model());
         let message = format!("{} ({})", refused.message, material.largest(beside));
         let error = ApiError { message, ..refused };
-        debug_assert_eq!(error.code, ErrorCode::ContextLengthExceeded);
         self.fail(error, effects);
     }
 

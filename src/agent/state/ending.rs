@@ -109,7 +109,7 @@ impl TurnState {
         } else {
             self.last_message(!is_partial)
         };
-        let failure = Failure { error, tools_ran: self.tools_ran };
+        let failure = Failure { error, tools_ran: self.tools_ran() };
         let event = TurnEvent::Failed(Box::new(failure));
         self.end(TurnEnd { outcome, last, open: None, event, client_calls: Vec::new() }, effects);
     }
@@ -172,7 +172,7 @@ impl TurnState {
         };
         let mut said = std::mem::take(&mut self.said);
         said.push_str(&self.round.said);
-        let tools_ran = self.tools_ran;
+        let tools_ran = self.tools_ran();
         let end = End { outcome, last, open, said, client_calls, summary, tools_ran };
         effects.push(TurnEffect::Commit(Entry::End(Box::new(end))));
         // Nothing is asked any more, and what is written now may be as large.
@@ -185,7 +185,7 @@ impl TurnState {
     pub(super) fn while_ending(&mut self, event: Event, effects: &mut Vec<TurnEffect>) {
         let failed = match event {
             Event::Committed => None,
-            Event::NotCommitted(error) => Some(error),
+            Event::NotCommitted(error) | Event::NotRun(error) => Some(error),
             Event::ShuttingDown | Event::TimeIsUp => {
                 let message = "the server cannot keep how the turn ended";
                 Some(ApiError::new(ErrorCode::StoreUnavailable, message))
@@ -201,7 +201,7 @@ impl TurnState {
             (Some(last @ TurnEvent::Failed(_)), _) | (Some(last), None) => last,
             (_, error) => {
                 let error = error.unwrap_or_else(|| Failure::crash().error);
-                TurnEvent::Failed(Box::new(Failure { error, tools_ran: self.tools_ran }))
+                TurnEvent::Failed(Box::new(Failure { error, tools_ran: self.tools_ran() }))
             }
         };
         effects.push(TurnEffect::Emit(last));

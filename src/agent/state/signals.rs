@@ -82,6 +82,8 @@ pub(crate) enum Event {
     Committed,
     /// An entry could not be committed.
     NotCommitted(ApiError),
+    /// The intent to run a call could not be committed, so the call has not run.
+    NotRun(ApiError),
     /// The client left, or somebody cancelled the turn.
     Stopped,
     /// `turns.max_duration` is over.

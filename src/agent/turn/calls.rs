@@ -250,7 +250,7 @@ impl Calls {
                     CallEnd::Answered(result, duration, usage) => {
                         Some(Event::Answered { position, result: *result, duration, usage })
                     }
-                    CallEnd::NotCommitted(error) => Some(Event::NotCommitted(error)),
+                    CallEnd::NotCommitted(error) => Some(Event::NotRun(error)),
                     CallEnd::Released => None,
                 };
                 (started, event)

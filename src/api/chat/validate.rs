@@ -91,11 +91,8 @@ pub(crate) fn validate(
         &context.background_models,
     );
     let extension = extension::read(&fields, headers, context, all)?;
-    let offered = if background {
-        Toolset::default()
-    } else {
-        offered(tools.in_workspace(extension.workspace.as_deref()), &extension)
-    };
+    let allowed = offered(tools.in_workspace(extension.workspace.as_deref()), &extension);
+    let offered = if background { Toolset::default() } else { allowed.clone() };
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     let metadata = fields.get("metadata").and_then(Object::from_raw);
     let metadata = |name: &str| metadata.as_ref().and_then(|metadata| metadata.string(name));
@@ -119,8 +116,12 @@ pub(crate) fn validate(
         client.tools.retain(|tool| only.contains(&tool.name));
         ours = ours.only(only);
     }
+    let mut tool_choice = choice.choice;
     let mut uncalled = UncalledTools::default();
-    if matches!(choice.choice, ToolChoice::None) {
+    if background && client.tools.is_empty() {
+        tool_choice = ToolChoice::None;
+        uncalled.servers = allowed;
+    } else if matches!(tool_choice, ToolChoice::None) {
         uncalled.servers = std::mem::take(&mut ours);
         uncalled.clients = std::mem::take(&mut client.tools);
     }
@@ -130,7 +131,7 @@ pub(crate) fn validate(
         include_usage: stream.include_usage,
         messages,
         tools: ours,
-        tool_choice: choice.choice,
+        tool_choice,
         parallel_tool_calls: fields.get("parallel_tool_calls").and_then(json::boolean),
         client_tools: client.tools,
         uncalled,

@@ -153,7 +153,7 @@ impl Answer {
                 let progress = progress(payload).and_then(|event| self.note(event));
                 Ok(text.into_iter().chain(progress).collect())
             }
-            Err(BadChunk::Nothing) => Ok(Vec::new()),
+            Err(BadChunk::Nothing | BadChunk::Remark(_)) => Ok(Vec::new()),
             Err(BadChunk::Error(error)) => Err(server_error(&error, None)),
             Err(BadChunk::Malformed(_)) => Err(no_completion(payload)),
         }

@@ -8,9 +8,10 @@ use serde_json::{Map, Value};
 use crate::openai::error_object::ErrorObject;
 
 /// Members that only an error has.
-const ERRORS: [&str; 14] = [
+const ERRORS: [&str; 15] = [
     "error",
     "errors",
+    "err",
     "detail",
     "details",
     "fault",
@@ -26,15 +27,18 @@ const ERRORS: [&str; 14] = [
 ];
 
 /// Members with the words of an error, the best first.
-const MESSAGES: [&str; 11] = [
+const MESSAGES: [&str; 14] = [
     "message",
+    "Message",
     "msg",
+    "errmsg",
     "error_message",
     "errorMessage",
     "error_msg",
     "errorMsg",
     "err_msg",
     "status_msg",
+    "reason",
     "detail",
     "title",
     "description",
@@ -44,24 +48,77 @@ const MESSAGES: [&str; 11] = [
 const CODES: [&str; 6] = ["code", "error_code", "errorCode", "status_code", "statusCode", "status"];
 
 /// Members that say what an object is.
-const KINDS: [&str; 4] = ["object", "type", "event", "status"];
+const KINDS: [&str; 8] = ["object", "type", "event", "status", "kind", "level", "state", "result"];
+
+/// How a word ends that calls something a failure.
+const WORDS_OF_FAILURE: [&str; 4] = ["error", "exception", "failed", "failure"];
 
 /// Members that hold the outcome of a request.
 const OUTCOMES: [&str; 2] = ["base_resp", "header"];
 
+/// Members by which an object says that it is, or is no, success.
+const FLAGS: [(&str, bool); 6] = [
+    ("success", false),
+    ("ok", false),
+    ("is_error", true),
+    ("isError", true),
+    ("failed", true),
+    ("has_error", true),
+];
+
+/// Members with the error in them, or with what has it.
+const INNER: [&str; 7] = ["error", "errors", "fault", "detail", "data", "response", "err"];
+
 /// The error in an object without an answer; `None` if there is none.
 pub(super) fn find(members: &Map<String, Value>) -> Option<ErrorObject> {
+    if let Some(error) = beside_an_answer(members) {
+        return Some(error);
+    }
+    let is_error = ERRORS.iter().any(|name| members.get(*name).is_some_and(is_something))
+        || (has_message(members) && has_failure_code(members));
+    is_error.then(|| written(members))
+}
+
+/// The error in an object that has an answer too. Only what nothing else means counts.
+pub(super) fn beside_an_answer(members: &Map<String, Value>) -> Option<ErrorObject> {
     let outcome = OUTCOMES.iter().find_map(|name| members.get(*name)?.as_object());
     if let Some(outcome) = outcome
         && has_failure_code(outcome)
     {
         return Some(written(outcome));
     }
-    let is_error = says_error(members)
-        || ERRORS.iter().any(|name| members.get(*name).is_some_and(is_something))
-        || members.get("success") == Some(&Value::Bool(false))
-        || (has_message(members) && has_failure_code(members));
-    is_error.then(|| written(members))
+    (says_error(members) || is_flagged(members)).then(|| written(members))
+}
+
+/// The words of an object that carries neither an answer nor an error, and does not say what it
+/// is.
+pub(super) fn remark(members: &Map<String, Value>) -> Option<ErrorObject> {
+    let is_known = KINDS.iter().chain(&CODES).any(|name| members.contains_key(*name));
+    (!is_known && has_message(members)).then(|| written(members))
+}
+
+/// Whether a member of this name can make [`beside_an_answer`] find something.
+pub(super) fn may_tell(name: &str) -> bool {
+    KINDS.contains(&name) || OUTCOMES.contains(&name) || FLAGS.iter().any(|(flag, _)| *flag == name)
+}
+
+/// The error in the body of a response with a status of failure: it is one, whatever its form.
+pub(crate) fn in_body(body: &str) -> ErrorObject {
+    let members = match serde_json::from_str::<Value>(body) {
+        Ok(Value::Object(members)) => members,
+        // Google's servers send a list with the one object in it.
+        Ok(Value::Array(mut items)) => match items.first_mut().map(Value::take) {
+            Some(Value::Object(members)) => members,
+            _ => return ErrorObject::from_body(body),
+        },
+        _ => return ErrorObject::from_body(body),
+    };
+    for name in ["error", "detail"] {
+        if let Some(value) = members.get(name).filter(|value| is_something(value)) {
+            return ErrorObject::from_value(value.clone());
+        }
+    }
+    ErrorObject { is_inferred: false, ..written(&members) }
 }
 
 /// The error in a text that was sent as one.
@@ -93,10 +150,21 @@ pub(super) fn is_something(value: &Value) -> bool {
 
 /// Whether the object calls itself an error.
 fn says_error(members: &Map<String, Value>) -> bool {
-    let kinds = KINDS.iter().filter_map(|name| members.get(*name)?.as_str());
-    kinds.map(str::to_ascii_lowercase).any(|kind| {
-        let ends = ["error", "exception", "failed", "failure"];
-        ends.iter().any(|end| kind.ends_with(end))
+    let mut kinds = KINDS.iter().filter_map(|name| members.get(*name)?.as_str());
+    kinds.any(names_a_failure)
+}
+
+/// Whether the name of an event, or the kind of an object, says that something has failed.
+pub(crate) fn names_a_failure(name: &str) -> bool {
+    let name = name.trim().to_ascii_lowercase();
+    WORDS_OF_FAILURE.iter().any(|end| name.ends_with(end))
+}
+
+fn is_flagged(members: &Map<String, Value>) -> bool {
+    FLAGS.iter().any(|(name, failed)| match members.get(*name) {
+        Some(Value::Bool(told)) => told == failed,
+        Some(Value::String(told)) => told.parse() == Ok(*failed),
+        _ => false,
     })
 }
 
@@ -137,15 +205,12 @@ fn is_failure_code(code: &Value) -> bool {
 
 /// The error that an object tells.
 fn written(members: &Map<String, Value>) -> ErrorObject {
-    let inner =
-        ["error", "errors", "fault", "detail", "data"].iter().find_map(|name| {
-            match members.get(*name)? {
-                Value::Object(inner) => Some(inner),
-                Value::Array(items) => items.first()?.as_object(),
-                _ => None,
-            }
-        });
-    if let Some(inner) = inner {
+    let mut inner = INNER.iter().filter_map(|name| match members.get(*name)? {
+        Value::Object(inner) => Some(inner),
+        Value::Array(items) => items.first()?.as_object(),
+        _ => None,
+    });
+    if let Some(inner) = inner.find(|inner| !inner.is_empty()) {
         return written(inner);
     }
     let text = |names: &[&str]| {
@@ -217,6 +282,24 @@ mod tests {
         );
         check(r#"{"status":"error","message":"m"}"#, "m", Some("error"));
         check(r#"{"object":"error","choices":[],"message":"m"}"#, "m", None);
+        check(r#"{"object":"Error","usage":{"prompt_tokens":1},"message":"m"}"#, "m", None);
+        check(r#"{"choices":[],"usage":{"prompt_tokens":1},"detail":"gone"}"#, "gone", None);
+        check(
+            r#"{"type":"response.failed","response":{"error":{"message":"m","code":"c"}}}"#,
+            "m",
+            Some("c"),
+        );
+        check(r#"{"ok":false,"reason":"m"}"#, "m", None);
+        check(r#"{"success":"false","errmsg":"m"}"#, "m", None);
+        check(r#"{"is_error":true,"result":"m"}"#, r#"{"is_error":true,"result":"m"}"#, None);
+        check(r#"{"kind":"Failure","description":"m"}"#, "m", None);
+        check(
+            r#"{"choices":[{"delta":{},"finish_reason":"stop"}],"base_resp":{"status_code":1027,"status_msg":"m"}}"#,
+            "m",
+            Some("1027"),
+        );
+        check(r#"{"choices":[{"delta":{"content":""}}],"type":"error","message":"m"}"#, "m", None);
+        check(r#"{"choices":[{"delta":{"error":{"message":"m"}}}]}"#, "m", None);
         check(
             r#"{"object":"error","choices":[{"delta":{"content":"a"}}],"message":"m"}"#,
             "m",
@@ -242,10 +325,35 @@ mod tests {
             r#"{"type":"heartbeat","message":"still here"}"#,
             r#"{"message":"welcome"}"#,
             r#"{"id":"x","object":"chat.completion.chunk","error":{}}"#,
+            r#"{"ok":true,"success":true,"status":"completed","is_error":false}"#,
+            r#"{"choices":[{"delta":{"content":"a"}}],"base_resp":{"status_code":0},"status":"ok"}"#,
+            r#"{"choices":[{"delta":{"content":"a"}}],"detail":"x","code":"Accepted","message":"m"}"#,
+            r#"{"choices":[{"delta":{"content":"a","error":null}}]}"#,
         ] {
             let read = Chunk::parse(ping);
             assert!(!matches!(read, Err(BadChunk::Error(_))), "{ping}: {read:?}");
         }
+    }
+
+    #[test]
+    fn the_body_of_a_refusal_is_an_error_in_any_dress() {
+        let of = |body: &str| {
+            let ErrorObject { message, code, .. } = in_body(body);
+            (message, code)
+        };
+        let told =
+            |message: &str, code: Option<&str>| (message.to_owned(), code.map(str::to_owned));
+        assert_eq!(of(r#"{"error":{"message":"m","code":"c"}}"#), told("m", Some("c")));
+        assert_eq!(of(r#"[{"error":{"message":"m","code":400}}]"#), told("m", Some("400")));
+        assert_eq!(of(r#"{"object":"error","message":"m","code":400}"#), told("m", Some("400")));
+        assert_eq!(of(r#"{"error":null,"message":"m"}"#), told("m", None));
+        assert_eq!(of(r#"{"errors":[{"message":"m","code":7}]}"#), told("m", Some("7")));
+        assert_eq!(of(r#"{"error_code":336,"error_msg":"m"}"#), told("m", Some("336")));
+        assert_eq!(of(r#"{"Message":"m"}"#), told("m", None));
+        assert_eq!(of(r#"{"detail":"Not Found"}"#), told("Not Found", None));
+        assert_eq!(of("Bad Request"), told("Bad Request", None));
+        assert_eq!(of(r#"{"a":1}"#), told(r#"{"a":1}"#, None));
+        assert_eq!(of("[1]"), told("[1]", None));
     }
 
     #[test]

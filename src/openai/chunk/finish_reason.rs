@@ -22,7 +22,7 @@ pub(crate) enum FinishWord {
 }
 
 /// Words for a good end, in letters and digits alone.
-const STOPS: [&str; 9] = [
+const STOPS: [&str; 16] = [
     "stop",
     "endturn",
     "stopsequence",
@@ -32,44 +32,89 @@ const STOPS: [&str; 9] = [
     "completed",
     "finished",
     "done",
+    "eosfound",
+    "endoftext",
+    "endofsequence",
+    "stopstring",
+    "stopstringfound",
+    "stoptoken",
+    "stopsequencereached",
 ];
 
 /// Words for the output limit, or for the end of the model's context.
-const LIMITS: [&str; 14] = [
+const LIMITS: [&str; 32] = [
     "length",
+    "lengthlimit",
     "maxlength",
+    "maxlengthreached",
+    "maxtoken",
     "maxtokens",
+    "maximumtokens",
     "maxoutputtokens",
     "maxcompletiontokens",
     "maxnewtokens",
     "maxtokensreached",
+    "maxtokensexceeded",
+    "maxpredictedtokensreached",
     "tokenlimit",
+    "tokenlimitreached",
+    "tokenlimitexceeded",
     "outputlimit",
+    "outputtokenlimit",
+    "limit",
+    "limitreached",
+    "truncated",
+    "errorlimit",
+    "timelimit",
     "modellength",
     "contextlength",
+    "contextlimit",
+    "contextlengthreached",
+    "contextlengthexceeded",
+    "maxcontextlength",
     "maxtoolcalls",
     "contextwindowexceeded",
     "modelcontextwindowexceeded",
 ];
 
 /// Words for a filter that stopped the model.
-const FILTERS: [&str; 17] = [
+const FILTERS: [&str; 37] = [
     "contentfilter",
     "contentfiltered",
     "contentfiltering",
+    "contentblocked",
+    "contentpolicy",
+    "contentpolicyviolation",
+    "policyviolation",
+    "contentsafety",
+    "contentmoderation",
+    "contentflagged",
+    "flagged",
+    "filter",
     "filtered",
+    "errortoxic",
+    "toxic",
     "sensitive",
+    "sensitivecontent",
     "safety",
+    "safetyfilter",
+    "safetyblocked",
     "moderation",
+    "moderated",
     "blocked",
+    "promptblocked",
     "blocklist",
+    "blacklist",
     "recitation",
+    "imagerecitation",
     "prohibitedcontent",
     "spii",
     "imagesafety",
     "imageprohibitedcontent",
     "guardrail",
+    "guardrails",
     "guardrailintervened",
+    "modelarmor",
     "refusal",
 ];
 
@@ -84,7 +129,7 @@ impl FinishWord {
         let letters = last.chars().filter(char::is_ascii_alphanumeric);
         let solid: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
         let known = solid.strip_prefix("finishreason").unwrap_or(&solid);
-        if matches!(known, "" | "null" | "none") {
+        if matches!(known, "" | "null" | "none" | "notfinished") {
             return Self::Nothing;
         }
         let groups = [
@@ -104,7 +149,7 @@ impl FinishWord {
 
 /// Whether a word reports a failure.
 fn is_failure(word: &str) -> bool {
-    word.contains("error") || word.contains("fail") || word == "malformedfunctioncall"
+    word.contains("error") || word.contains("fail") || word.starts_with("malformed")
 }
 
 impl FinishReason {
@@ -164,6 +209,9 @@ mod tests {
                 "done",
                 "FinishReason.STOP",
                 "FINISH_REASON_STOP",
+                "eosFound",
+                "stopStringFound",
+                "end_of_text",
             ],
             FinishWord::Reason(FinishReason::Stop),
         );
@@ -177,6 +225,14 @@ mod tests {
                 "maxOutputTokens",
                 "model_context_window_exceeded",
                 "FinishReason.MAX_TOKENS",
+                // Cohere, watsonx, LM Studio, Aleph Alpha.
+                "ERROR_LIMIT",
+                "TIME_LIMIT",
+                "token_limit",
+                "maxPredictedTokensReached",
+                "contextLengthReached",
+                "maximum_tokens",
+                "limit",
             ],
             FinishWord::Reason(FinishReason::Length),
         );
@@ -194,6 +250,10 @@ mod tests {
                 "content_filtered",
                 "guardrail_intervened",
                 "refusal",
+                "ERROR_TOXIC",
+                "MODEL_ARMOR",
+                "content_policy_violation",
+                "moderated",
             ],
             FinishWord::Reason(FinishReason::ContentFilter),
         );
@@ -213,7 +273,6 @@ mod tests {
                 "timeout",
                 "insufficient_system_resource",
                 "OTHER",
-                "malformed",
                 "UNEXPECTED_TOOL_CALL",
                 "pause_turn",
                 "repetition",
@@ -221,18 +280,34 @@ mod tests {
                 "stopped",
                 "FINISH_REASON_UNSPECIFIED",
                 "LANGUAGE",
+                "USER_CANCEL",
+                "userStopped",
+                "ok",
+                "success",
+                "stop stop",
+                "non-stop",
+                "incomplete",
+                "unfinished",
                 "7",
             ],
             FinishWord::Unknown,
         );
         check(
-            &["error", "network_error", "x_failed", "Failure", "MALFORMED_FUNCTION_CALL"],
+            &[
+                "error",
+                "network_error",
+                "x_failed",
+                "Failure",
+                "MALFORMED_FUNCTION_CALL",
+                "malformed_tool_use",
+                "malformed_model_output",
+            ],
             FinishWord::Failure,
         );
     }
 
     #[test]
     fn words_for_null_are_none() {
-        check(&["null", "None", "NULL", "", " "], FinishWord::Nothing);
+        check(&["null", "None", "NULL", "", " ", "NOT_FINISHED"], FinishWord::Nothing);
     }
 }

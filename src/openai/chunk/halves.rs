@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
 
-use super::{CallKind, Chunk, Delta, parse, surrogates};
+use super::{CallDelta, CallKind, Chunk, Delta, comes_in_pieces, is_reasoning, parse, surrogates};
 
 /// Begins the mark of a half.
 const MARK: char = '\u{FFFE}';
@@ -23,15 +23,46 @@ const HIGH: u16 = 0xD800;
 const LOW: u16 = 0xDC00;
 /// Stands for a half whose other half never came.
 const REPLACEMENT: char = '\u{FFFD}';
-/// Joins the name of a member with the place in its value.
-const STEP: char = '/';
-/// The texts of a delta that are no members of it.
-const CONTENT: &str = "/content";
-const PARTS: &str = "/parts";
+/// Members that tell which block a piece belongs to.
+const LABELS: [&str; 3] = ["type", "index", "id"];
+/// The member that ends a block.
+const SIGNATURE: &str = "signature";
 
 /// The high halves that wait for their low half, by the text in which they stand.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Halves(BTreeMap<String, u16>);
+pub(super) struct Halves(BTreeMap<Place, WaitingHalf>);
+
+/// Where a text stands in a delta.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    root: Root,
+    steps: Vec<Step>,
+}
+
+/// The part of a delta that a text stands in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Root {
+    Content,
+    /// The parts of a `content` that is a list.
+    Parts,
+    Member(String),
+    /// The input of a custom tool's call, by its index or its place in the list.
+    Input(u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Member(String),
+    Index(usize),
+}
+
+/// A high half, and what has to stand around it if it goes alone.
+#[derive(Clone, Debug)]
+struct WaitingHalf {
+    high: u16,
+    /// Of each object around it, from the outermost on, the members that tell which one it is.
+    around: Vec<Map<String, Value>>,
+}
 
 /// A character of a text, or half of one.
 enum Unit {
@@ -45,12 +76,14 @@ enum Unit {
 pub(super) fn keep(chunk: &mut Chunk, payload: &str) {
     let marked = surrogates::with_lone_halves_as(payload, |unit| mark(unit).into());
     let Ok(mut marked) = parse::chunk(&marked) else { return };
-    for (call, marked) in chunk.delta.tool_calls.iter_mut().zip(&marked.delta.tool_calls) {
+    for (call, marked) in chunk.delta.tool_calls.iter_mut().zip(&mut marked.delta.tool_calls) {
         if call.kind == CallKind::Function {
             call.arguments = marked.arguments.as_deref().map(with_escapes);
         }
+        let text = if call.kind == CallKind::Custom { marked.arguments.take() } else { None };
+        *marked = call.clone();
+        marked.arguments = text.or(marked.arguments.take());
     }
-    marked.delta.tool_calls.clone_from(&chunk.delta.tool_calls);
     chunk.marked = Some(Box::new(marked.delta));
 }
 
@@ -66,13 +99,23 @@ impl Halves {
         }
         let delta = &mut chunk.delta;
         if let Some(text) = &mut delta.content {
-            *text = self.joined(CONTENT, text);
+            *text = self.joined(&Place::new(Root::Content), text, &[]);
         }
         for part in &mut delta.parts {
-            self.join_value(PARTS, part);
+            self.join_value(&Root::Parts, part);
+        }
+        if delta.members.keys().any(|name| name.contains(MARK)) {
+            let members = std::mem::take(&mut delta.members).into_iter();
+            delta.members = members.map(|(name, raw)| (without_marks(&name), raw)).collect();
         }
         for (name, value) in &mut delta.members {
-            self.join_value(name, value);
+            self.join_value(&Root::Member(name.clone()), value);
+        }
+        for (position, call) in (0..).zip(&mut delta.tool_calls) {
+            if let CallDelta { kind: CallKind::Custom, arguments: Some(text), .. } = call {
+                let root = Root::Input(call.index.unwrap_or(position));
+                *text = self.joined(&Place::new(root), text, &[]);
+            }
         }
     }
 
@@ -82,54 +125,84 @@ impl Halves {
             return None;
         }
         let mut delta = Delta::default();
-        for at in std::mem::take(&mut self.0).into_keys() {
-            if at == CONTENT {
-                delta.content = Some(REPLACEMENT.into());
-            } else if !at.contains(STEP)
-                && let Ok(raw) = to_raw_value(&REPLACEMENT)
-            {
-                delta.members.insert(at, raw);
+        let mut members: Map<String, Value> = Map::new();
+        for (Place { root, steps }, waiting) in std::mem::take(&mut self.0) {
+            let value = nested(&steps, &waiting.around);
+            match root {
+                Root::Content => delta.content = Some(REPLACEMENT.into()),
+                Root::Parts => delta.parts.extend(to_raw_value(&value).ok()),
+                Root::Member(name) => match members.get_mut(&name) {
+                    Some(known) => put_beside(known, value),
+                    None => drop(members.insert(name, value)),
+                },
+                Root::Input(index) => delta.tool_calls.push(CallDelta {
+                    index: Some(index),
+                    kind: CallKind::Custom,
+                    arguments: Some(REPLACEMENT.into()),
+                    ..CallDelta::default()
+                }),
             }
         }
+        let raw = |(name, value)| Some((name, to_raw_value(&value).ok()?));
+        delta.members = members.into_iter().filter_map(raw).collect();
         Some(delta)
     }
 
-    /// Joins the halves in the texts of a value, which stands under this name.
-    fn join_value(&mut self, name: &str, raw: &mut Box<RawValue>) {
-        let is_concerned = raw.get().contains(MARK) || self.0.keys().any(|at| at.starts_with(name));
+    /// Joins the halves in the texts of a value.
+    fn join_value(&mut self, root: &Root, raw: &mut Box<RawValue>) {
+        let is_concerned = raw.get().contains(MARK) || self.0.keys().any(|at| at.root == *root);
         if !is_concerned {
             return;
         }
         let Ok(mut value) = serde_json::from_str(raw.get()) else { return };
-        self.join_within(name, &mut value);
+        self.join_within(&mut Place::new(root.clone()), &mut Vec::new(), &mut value);
         if let Ok(joined) = to_raw_value(&value) {
             *raw = joined;
         }
     }
 
-    fn join_within(&mut self, at: &str, value: &mut Value) {
+    /// `around` has the labels of the objects around the value.
+    fn join_within(
+        &mut self,
+        place: &mut Place,
+        around: &mut Vec<Map<String, Value>>,
+        value: &mut Value,
+    ) {
         match value {
-            Value::String(text) => *text = self.joined(at, text),
+            Value::String(text) => *text = self.joined(place, text, around),
             Value::Array(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.join_within(&format!("{at}{STEP}{index}"), item);
+                    place.steps.push(Step::Index(index));
+                    self.join_within(place, around, item);
+                    place.steps.pop();
                 }
             }
             Value::Object(members) => {
-                for (name, member) in members {
-                    self.join_within(&format!("{at}{STEP}{name}"), member);
+                if members.keys().any(|name| name.contains(MARK)) {
+                    let read = |(name, value): (String, Value)| (without_marks(&name), value);
+                    *members = std::mem::take(members).into_iter().map(read).collect();
+                }
+                around.push(labels(members));
+                for (name, member) in members.iter_mut() {
+                    place.steps.push(Step::Member(name.clone()));
+                    self.join_within(place, around, member);
+                    place.steps.pop();
+                }
+                around.pop();
+                if is_ended(members) {
+                    self.end_block(place, members);
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
 
-    /// The next piece of the text at `at`, with the half that waited there.
-    fn joined(&mut self, at: &str, piece: &str) -> String {
+    /// The next piece of the text at `place`, with the half that waited there.
+    fn joined(&mut self, place: &Place, piece: &str, around: &[Map<String, Value>]) -> String {
         if piece.is_empty() {
             return String::new();
         }
-        let mut open = self.0.remove(at);
+        let mut open = self.0.remove(place).map(|waiting| waiting.high);
         let mut out = String::with_capacity(piece.len());
         for unit in units(piece) {
             let waiting = open.take();
@@ -145,10 +218,92 @@ impl Halves {
                 }
             }
         }
-        if let Some(high) = open {
-            self.0.insert(at.to_owned(), high);
+        match open {
+            Some(high) if place.has_more_pieces() => {
+                let waiting = WaitingHalf { high, around: around.to_vec() };
+                self.0.insert(place.clone(), waiting);
+            }
+            Some(_) => out.push(REPLACEMENT),
+            None => {}
         }
         out
+    }
+
+    /// Puts the halves that wait in the texts of this block to their ends: no more comes of it.
+    fn end_block(&mut self, place: &Place, block: &mut Map<String, Value>) {
+        for (name, member) in block {
+            let mut steps = place.steps.clone();
+            steps.push(Step::Member(name.clone()));
+            let of_member = Place { root: place.root.clone(), steps };
+            if let Value::String(text) = member
+                && self.0.remove(&of_member).is_some()
+            {
+                text.push(REPLACEMENT);
+            }
+        }
+    }
+}
+
+impl Place {
+    fn new(root: Root) -> Self {
+        Self { root, steps: Vec::new() }
+    }
+
+    /// Whether later deltas may go on with the text at this place, as they do with whole members
+    /// and with blocks that come in pieces. The entries of other lists come whole.
+    fn has_more_pieces(&self) -> bool {
+        let has_whole_entries = matches!(&self.root, Root::Member(name) if !is_reasoning(name));
+        if has_whole_entries && self.steps.iter().any(|step| matches!(step, Step::Index(_))) {
+            return false;
+        }
+        match self.steps.last() {
+            None => true,
+            Some(Step::Member(name)) => comes_in_pieces(name) || is_reasoning(name),
+            Some(Step::Index(_)) => false,
+        }
+    }
+}
+
+fn labels(members: &Map<String, Value>) -> Map<String, Value> {
+    let labels = LABELS.iter().filter_map(|name| members.get_key_value(*name));
+    labels.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Whether a block is over with this piece.
+fn is_ended(block: &Map<String, Value>) -> bool {
+    block.get(SIGNATURE).and_then(Value::as_str).is_some_and(|signature| !signature.is_empty())
+}
+
+/// A half that goes alone, with what has to stand around it.
+fn nested(steps: &[Step], around: &[Map<String, Value>]) -> Value {
+    let mut value = Value::from(REPLACEMENT.to_string());
+    let mut around = around.iter().rev();
+    for step in steps.iter().rev() {
+        value = match step {
+            Step::Index(_) => json!([value]),
+            Step::Member(name) => {
+                let mut members = around.next().cloned().unwrap_or_default();
+                members.insert(name.clone(), value);
+                members.into()
+            }
+        };
+    }
+    value
+}
+
+/// Adds a value that belongs under the same name.
+fn put_beside(known: &mut Value, value: Value) {
+    match (known, value) {
+        (Value::Array(items), Value::Array(more)) => items.extend(more),
+        (Value::Object(members), Value::Object(more)) => {
+            for (name, value) in more {
+                match members.get_mut(&name) {
+                    Some(known) => put_beside(known, value),
+                    None => drop(members.insert(name, value)),
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -191,6 +346,15 @@ fn half(chars: &mut impl Iterator<Item = char>) -> Option<u16> {
 
 fn pair(high: u16, low: u16) -> char {
     char::decode_utf16([high, low]).next().and_then(Result::ok).unwrap_or(REPLACEMENT)
+}
+
+/// A text with each marked half as a character that could not be read.
+fn without_marks(text: &str) -> String {
+    let chars = units(text).map(|unit| match unit {
+        Unit::Char(char) => char,
+        Unit::High(_) | Unit::Low(_) => REPLACEMENT,
+    });
+    chars.collect()
 }
 
 /// A text with its marks written as JSON escapes.
@@ -290,6 +454,76 @@ mod tests {
             blocks[0]["thinking"].as_str().unwrap().to_owned()
         };
         assert_eq!(text(r"a\ud83d") + &text(r"\ude00"), "a😀");
+    }
+
+    /// The members of these deltas and of what is left at the end, each as JSON.
+    fn members(deltas: &[&str]) -> Vec<Value> {
+        let mut reader = ChunkReader::default();
+        let mut chunks = Vec::new();
+        for delta in deltas {
+            let payload = format!(r#"{{"choices":[{{"delta":{delta}}}]}}"#);
+            chunks.push(reader.read(&payload).unwrap());
+        }
+        chunks.extend(reader.rest());
+        let value = |chunk: &Chunk| serde_json::to_value(&chunk.delta.members).unwrap();
+        chunks.iter().map(value).collect()
+    }
+
+    #[test]
+    fn a_half_in_a_block_is_not_lost_at_the_end() {
+        let block = r#"{"thinking_blocks":[{"type":"thinking","index":1,"thinking":"a\ud83d"}]}"#;
+        let told = |text: &str| json!({ "thinking_blocks": [{ "type": "thinking", "index": 1, "thinking": text }] });
+        assert_eq!(members(&[block]), [told("a"), told("\u{fffd}")]);
+        // Two texts that wait stand beside each other.
+        let fields = r#"{"provider_specific_fields":{"reasoning":"b\ud83d",
+            "thinking_blocks":[{"type":"thinking","thinking":"c\ud83c"}]}}"#;
+        let expected = json!({ "provider_specific_fields": { "reasoning": "\u{fffd}",
+            "thinking_blocks": [{ "type": "thinking", "thinking": "\u{fffd}" }] } });
+        assert_eq!(members(&[fields]).pop(), Some(expected));
+    }
+
+    #[test]
+    fn a_block_that_is_signed_ends_with_its_half() {
+        let piece = |text: &str, signature: &str| {
+            format!(
+                r#"{{"thinking_blocks":[{{"type":"thinking","thinking":"{text}","signature":"{signature}"}}]}}"#
+            )
+        };
+        let told = members(&[&piece(r"a\ud83d", ""), &piece("", "S")]);
+        assert_eq!(told.len(), 2);
+        assert_eq!(told[1]["thinking_blocks"][0]["thinking"], "\u{fffd}");
+        let told = members(&[&piece(r"a\ud83d", "S")]);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0]["thinking_blocks"][0]["thinking"], "a\u{fffd}");
+    }
+
+    #[test]
+    fn what_comes_whole_waits_for_nothing() {
+        for whole in [
+            r#"{"annotations":[{"type":"url","title":"a\ud83d"}]}"#,
+            r#"{"thinking_blocks":[{"type":"thinking","id":"a\ud83d"}]}"#,
+            r#"{"citations":["a\ud83d"]}"#,
+        ] {
+            let told = members(&[whole, whole]);
+            assert_eq!(told.len(), 2, "{whole}");
+            assert_eq!(told[0], told[1], "{whole}");
+            assert!(told[0].to_string().contains("a\u{fffd}"), "{told:?}");
+        }
+        // The names of members too.
+        let told = members(&[r#"{"audio":{"\ud83d":1}}"#]);
+        assert_eq!(told, [json!({ "audio": { "\u{fffd}": 1 } })]);
+        assert_eq!(members(&[r#"{"\ud83d":1}"#]), [json!({ "\u{fffd}": 1 })]);
+    }
+
+    #[test]
+    fn the_input_of_a_custom_tool_is_text_like_any_other() {
+        let call = |piece: &str| {
+            format!(
+                r#"{{"tool_calls":[{{"index":0,"custom":{{"name":"note","input":"{piece}"}}}}]}}"#
+            )
+        };
+        assert_eq!(read(&[&call(r"a\ud83d"), &call(r"\ude00b")]).2, "a😀b");
+        assert_eq!(read(&[&call(r"a\ud83d")]).2, "a\u{fffd}");
     }
 
     #[test]

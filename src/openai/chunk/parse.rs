@@ -30,7 +30,9 @@ pub(super) fn chunk(payload: &str) -> Result<Chunk, BadChunk> {
         return Err(BadChunk::Error(error));
     }
     if !envelope.has_choices && envelope.chunk.usage.is_none() {
-        return Err(BadChunk::Nothing);
+        return Err(
+            carried_error::remark(&envelope.members()).map_or(BadChunk::Nothing, BadChunk::Remark)
+        );
     }
     let mut chunk = envelope.chunk;
     if !envelope.unknown.is_empty() {
@@ -77,15 +79,26 @@ struct Envelope {
 }
 
 impl Envelope {
-    /// The error that the object carries in the place of a chunk.
+    /// The error that the object carries in the place of a chunk, or beside one.
     fn carried_error(&mut self) -> Option<ErrorObject> {
         if let Some(error) = self.error.take() {
             return Some(error);
         }
-        let has_answer = self.choice.is_some() || self.chunk.usage.is_some();
-        if has_answer && !self.is_error {
+        let may_tell = || self.unknown.keys().any(|name| carried_error::may_tell(name));
+        let has_answer = self.choice.is_some();
+        if has_answer && !self.is_error && !may_tell() {
             return None;
         }
+        let members = self.members();
+        if has_answer {
+            carried_error::beside_an_answer(&members)
+        } else {
+            carried_error::find(&members)
+        }
+    }
+
+    /// The members that tell of an error, if any do.
+    fn members(&self) -> Map<String, Value> {
         let value = |raw: &RawValue| serde_json::from_str(raw.get()).ok();
         let members =
             self.unknown.iter().filter_map(|(name, raw)| Some((name.clone(), value(raw)?)));
@@ -93,7 +106,7 @@ impl Envelope {
         if self.is_error {
             members.insert("object".to_owned(), "error".into());
         }
-        carried_error::find(&members)
+        members
     }
 }
 
@@ -122,7 +135,7 @@ impl Members for Envelope {
             "error" => self.error = error(map.next_value()?),
             "object" => {
                 let object = map.next_value::<Scalar>()?.text().unwrap_or_default();
-                self.is_error = object.eq_ignore_ascii_case("error");
+                self.is_error = carried_error::names_a_failure(&object);
             }
             // The server writes these itself; `obfuscation` is OpenAI's padding.
             "id" | "created" | "toolhand" | "obfuscation" => ignore(map)?,
@@ -138,7 +151,12 @@ impl Members for Choice {
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "index" => self.index = map.next_value::<Scalar>()?.count(),
-            "delta" => self.delta = or_default(map.next_value()?),
+            "delta" => {
+                self.delta = or_default(map.next_value()?);
+                let told = self.delta.members.shift_remove("error");
+                let told = told.and_then(|raw| serde_json::from_str(raw.get()).ok());
+                self.error = self.error.take().or_else(|| error(told?));
+            }
             "message" => self.delta = message(or_default(map.next_value()?)),
             "finish_reason" => self.finish_reason = map.next_value::<Scalar>()?.non_empty(),
             "logprobs" => self.logprobs = map.next_value::<Option<Box<RawValue>>>()?,

@@ -240,6 +240,10 @@ impl State {
                 TurnEvent::Asked(_) => Done::Asked,
                 _ => Done::Nothing,
             });
+            if matches!(event, TurnEvent::Failed(failure) if !failure.tools_ran) {
+                // A call that was told of has not run after all.
+                self.done = Done::Nothing;
+            }
             self.succeeded |= matches!(event, TurnEvent::Finished(_));
             if event.is_terminal() {
                 self.inbox = None;

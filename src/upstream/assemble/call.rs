@@ -176,7 +176,7 @@ impl AssembledCall {
     }
 
     /// Whether the object has begun and not ended.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !self.is_over() && !self.is_empty()
     }
 
@@ -284,8 +284,11 @@ impl AssembledCall {
             self.invalid = Some(too_long());
         } else if let Some(rest) = rest {
             if let Some(object) = quoted.object() {
-                self.take_object(&object);
+                self.take_object(&object.text);
                 self.parse();
+                if object.is_repaired {
+                    self.note = Some(HALVES_REPLACED);
+                }
                 return self.take_arguments(rest);
             }
             self.invalid = Some(self.unexpected('"', "where an object should begin"));

@@ -1,5 +1,7 @@
 //! Reads arguments that came as a JSON text in JSON: some models quote them once too often.
 
+use std::borrow::Cow;
+
 use crate::openai::chunk::surrogates;
 
 /// A JSON string, as far as it has come.
@@ -39,11 +41,21 @@ impl QuotedText {
     }
 
     /// The object that the text stands for; `None` if it is something else.
-    pub(super) fn object(&self) -> Option<String> {
-        let text: String = serde_json::from_str(&surrogates::repaired(&self.raw)).ok()?;
+    pub(super) fn object(&self) -> Option<QuotedObject> {
+        let raw = surrogates::repaired(&self.raw);
+        let text: String = serde_json::from_str(&raw).ok()?;
         let object = text.trim();
         let is_object = object.starts_with('{')
             && serde_json::from_str::<serde_json::Value>(&surrogates::repaired(object)).is_ok();
-        is_object.then(|| object.to_owned())
+        let is_repaired = matches!(raw, Cow::Owned(_));
+        is_object.then(|| QuotedObject { text: object.to_owned(), is_repaired })
     }
+}
+
+/// An object that was quoted.
+#[derive(Debug)]
+pub(super) struct QuotedObject {
+    pub(super) text: String,
+    /// Whether the quoted text had halves of surrogate pairs, which were replaced.
+    pub(super) is_repaired: bool,
 }

@@ -128,6 +128,28 @@ fn u24_a_new_id_opens_a_call_even_at_the_same_index() {
 }
 
 #[test]
+fn wire_01_pieces_that_have_an_id_each_are_one_call() {
+    let one = r#"a Bash {"command":"x","n":1}"#;
+    for pieces in [
+        [r#"0 #a Bash {"command":"#, r#"0 #b "x","#, r#"0 #c "n":1}"#],
+        [r#"0 #a Bash {"command":"#, r#"0 #b Bash "x","#, r#"0 #c Bash "n":1}"#],
+        ["0 #a Bash", r#"0 #b {"command":"x","#, r#"0 #b "n":1}"#],
+        [r#"- #a Bash {"command":"#, r#"- #b "x","#, r#"- #c "n":1}"#],
+    ] {
+        check(&pieces, &[one]);
+    }
+    // Behind a whole object another id is another call.
+    check(
+        &[r#"0 #a Bash {"n":1}"#, r#"0 #b Bash {"n":2}"#],
+        &[r#"a Bash {"n":1}"#, r#"b Bash {"n":2}"#],
+    );
+    check(
+        &["0 #a Bash", r#"1 #b Bash {"n":2}"#, r#"0 {"n":1}"#],
+        &[r#"a Bash {"n":1}"#, r#"b Bash {"n":2}"#],
+    );
+}
+
+#[test]
 fn u25_the_first_index_may_be_one() {
     check(&["1 #a Read {", "1 }"], &["a Read {}"]);
 }
@@ -639,6 +661,21 @@ fn half_a_surrogate_pair_in_arguments_is_replaced_and_noted() {
     let (_, assembler) = run(&[r#"0 #a Read {"p":"\ud83d"#, r#"0 \ude00"}"#], End::Finished);
     let call = &assembler.calls()[0];
     assert_eq!((&call.input, call.note), (&Some(json!({ "p": "😀" })), None));
+
+    // In the name of a member, in a nested text, and in arguments that are quoted.
+    for (arguments, expected) in [
+        (r#"{"\ud83d":1}"#, json!({ "\u{fffd}": 1 })),
+        (r#"{"p":[{"q":"\ude00x"}]}"#, json!({ "p": [{ "q": "\u{fffd}x" }] })),
+        (r#""{\"p\":\"\\ud83d\"}""#, json!({ "p": "\u{fffd}" })),
+        (r#""{\"p\":\"\ud83d\"}""#, json!({ "p": "\u{fffd}" })),
+    ] {
+        let (_, assembler) = run(&[&format!("0 #a Read {arguments}")], End::Finished);
+        let call = &assembler.calls()[0];
+        assert_eq!(call.input, Some(expected), "{arguments}");
+        assert!(call.note.is_some_and(|note| note.contains("U+FFFD")), "{arguments}");
+        let sent = assembler.to_message(call)["function"]["arguments"].to_string();
+        assert!(sent.contains("fffd") || sent.contains('\u{fffd}'), "{sent}");
+    }
 }
 
 #[test]

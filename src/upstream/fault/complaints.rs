@@ -18,8 +18,13 @@ pub(crate) struct Complaints {
 }
 
 /// Members that carry reasoning.
-const REASONING_MEMBERS: [&str; 4] =
-    ["reasoning_content", "thinking_blocks", "reasoning_details", "reasoning content"];
+const REASONING_MEMBERS: [&str; 5] = [
+    "reasoning_content",
+    "thinking_blocks",
+    "reasoning_details",
+    "reasoning content",
+    "content[].thinking",
+];
 
 /// Words with which a member is missed.
 const MISSING: [&str; 15] = [
@@ -62,6 +67,19 @@ const REFUSED: [&str; 15] = [
 /// Words of errors about one conversation: a signature of another account, a changed block.
 const OF_ONE_CONVERSATION: [&str; 4] = ["signature", "cannot be modified", "encrypted", "expired"];
 
+/// Words of errors about one picture.
+const OF_ONE_PICTURE: [&str; 9] = [
+    "unsupported image",
+    "invalid image",
+    "valid image",
+    "image is valid",
+    "exceed",
+    "too large",
+    "dimension",
+    "corrupt",
+    "decode",
+];
+
 /// Tools as a whole. A path such as `tools[0].function` is about one of them.
 const TOOLS: &str = r"(?:\btools(?:[^.\[\w]|$)|\btool[ _-](?:use|calls?|calling|choice)\b|\bfunctions?[ _-]?call(?:s|ing)?\b|\bfunctions\b|工具|函数)";
 
@@ -76,8 +94,57 @@ static NO_TOOLS: LazyLock<Regex> = LazyLock::new(|| {
 /// The definition of one tool, be it by its place or by its schema.
 static ONE_TOOL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"\btools?[.\[]\d+|invalid (?:json )?schema for (?:function|tool)|tool (?:input )?schema|input_schema|function_declarations?|unsupported_keyword|tool_count_limit|too many (?:tools|functions)|function\.parameters",
+        r"\btools?[.\[]\d+|invalid (?:json )?schema for (?:function|tool)|tool (?:input )?schema|input_schema|function_declarations?|unsupported_keyword|tool_count_limit|too many (?:tools|functions)|function\.parameters|'tools'.{0,20}(?:array )?too (?:long|many)|(?:maximum (?:allowed )?number|number) of (?:tools|functions|function declarations)|(?:more than|at most|up to|limit of) \d+ (?:tools|functions|function declarations)",
     )
+    .expect("a regular expression")
+});
+
+/// A stream where an answer in one piece is wanted.
+static NO_STREAMING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(&format!(
+        r"must be verified to stream|\bstream\b.{{0,30}}(?:does not support true|must be (?:set to )?false)|\bstream(?:ing)?\b[^_].{{0,60}}{WITHOUT}|{WITHOUT}.{{0,60}}\bstream(?:ing)?\b(?:[^_]|$)|不支持流式"
+    ))
+    .expect("a regular expression")
+});
+
+/// An answer in one piece where a stream is wanted.
+static ONLY_STREAMING: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(&format!(
+        r"only supports? (?:the )?stream|stream(?:ing)?(?: mode)? is required|\brequires? stream|\bnon[- ]?stream(?:ing|ed)?\b.{{0,40}}{WITHOUT}|{WITHOUT}.{{0,40}}\bnon[- ]?stream|stream\b.{{0,20}}must be (?:set to )?true|(?:please|must) (?:enable|use|set) (?:the )?stream|(?:只|仅)支持流式"
+    ))
+    .expect("a regular expression")
+});
+
+/// Instructions in a message of their own.
+static NO_SYSTEM: LazyLock<Regex> = LazyLock::new(|| {
+    const SYSTEM: &str =
+        r"\b(?:system|developer)[ _]?(?:roles?|messages?|prompts?|instructions?)\b";
+    Regex::new(&format!(
+        r"{SYSTEM}.{{0,60}}{WITHOUT}|{WITHOUT}.{{0,60}}{SYSTEM}|does not support '(?:system|developer)'|(?:unsupported|invalid|unexpected|unknown) role:? *['\x22`]?(?:system|developer)\b|only user and assistant roles are supported"
+    ))
+    .expect("a regular expression")
+});
+
+/// A content that is null, as messages with calls have it.
+static NULL_CONTENT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"content type: <nil>|\bcontent\b.{0,12}field must be a string or an array|\bcontent\b[^.]{0,60}(?:got|received|found|was|is|but) (?:an? )?(?:null|none|nil)\b|\bcontent\b[^.]{0,30}(?:must|should|cannot|can't|can|may) ?(?:not)? be (?:null|none|nil)\b|missing field `content`|\bcontent\b\W{1,4}(?:input should be a valid string|none is not)",
+    )
+    .expect("a regular expression")
+});
+
+/// Pictures.
+static NAMES_IMAGES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\bimages?\b|image_url|input_image|\bvision\b|multi-?modal|\bpictures?\b|mmproj|图片|图像|多模态")
+        .expect("a regular expression")
+});
+
+/// Pictures, and that the model takes none at all.
+static NO_IMAGES: LazyLock<Regex> = LazyLock::new(|| {
+    const IMAGES: &str = r"(?:\bimages?\b|image_url|input_image|\bvision\b|multi-?modal|\bpictures?\b|图片|图像|多模态)";
+    Regex::new(&format!(
+        r"{IMAGES}.{{0,80}}{WITHOUT}|{WITHOUT}.{{0,80}}{IMAGES}|unknown variant `image_url`|at most 0 images?|not a (?:multi-?modal|vision)|missing data required for image|(?:cannot|can't|unable to) (?:see|view|read|process|handle|accept) images|only (?:supports?|accepts?) text|image_url is only supported|content'?\W{{0,12}}(?:value )?(?:must|should|expected)(?: to)?(?: be)? (?:a |valid )*string|can only concatenate str"
+    ))
     .expect("a regular expression")
 });
 
@@ -125,6 +192,17 @@ impl Complaints {
         }
         traits.extend(about_reasoning(&text));
         if traits.is_empty() {
+            if ONLY_STREAMING.is_match(&text) {
+                traits.push(UpstreamTrait::MissesStreaming);
+            } else if NO_STREAMING.is_match(&text) {
+                traits.push(UpstreamTrait::RefusesStreaming);
+            }
+            if NULL_CONTENT.is_match(&text) {
+                traits.push(UpstreamTrait::RefusesNullContent);
+            }
+            if NO_SYSTEM.is_match(&text) {
+                traits.push(UpstreamTrait::RefusesSystem);
+            }
             if NAMES_TOOLS.is_match(&text) && NAMES_FORMAT.is_match(&text) && has(&CONFLICT) {
                 traits.push(UpstreamTrait::RefusesToolsBesideFormat);
             }
@@ -132,7 +210,14 @@ impl Complaints {
                 traits.push(UpstreamTrait::RefusesTools);
             }
         }
-        let is_general = !has(&OF_ONE_CONVERSATION);
+        let refuses_images = NO_IMAGES.is_match(&text);
+        // One picture may be too large, or broken: another conversation has others.
+        let is_of_one_picture = !refuses_images || has(&OF_ONE_PICTURE);
+        if refuses_images || NAMES_IMAGES.is_match(&text) {
+            traits.push(UpstreamTrait::RefusesImages);
+        }
+        let is_about_pictures = traits == [UpstreamTrait::RefusesImages];
+        let is_general = !has(&OF_ONE_CONVERSATION) && !(is_about_pictures && is_of_one_picture);
         // Others may have other tools.
         if traits.is_empty() && ONE_TOOL.is_match(&text) {
             return Self { traits: vec![UpstreamTrait::RefusesTools], is_general: false };
@@ -143,9 +228,15 @@ impl Complaints {
     /// Those of a failure. Only what nobody says of a failure counts.
     pub(super) fn of_failure(message: &str) -> Self {
         let mut complaints = Self::of(message);
-        complaints.traits.retain(|learnt| {
-            use UpstreamTrait::{RefusesTools, RefusesToolsBesideFormat};
-            matches!(learnt, RefusesTools | RefusesToolsBesideFormat)
+        let is_general = complaints.is_general;
+        complaints.traits.retain(|learnt| match learnt {
+            UpstreamTrait::RefusesTools
+            | UpstreamTrait::RefusesToolsBesideFormat
+            | UpstreamTrait::RefusesStreaming
+            | UpstreamTrait::MissesStreaming
+            | UpstreamTrait::RefusesSystem => true,
+            UpstreamTrait::RefusesImages => is_general,
+            _ => false,
         });
         complaints
     }
@@ -168,8 +259,9 @@ fn about_reasoning(text: &str) -> Vec<UpstreamTrait> {
 #[cfg(test)]
 mod tests {
     use super::UpstreamTrait::{
-        MissesReasoning, MissesReasoningText, RefusesEagerInput, RefusesReasoning,
-        RefusesStreamOptions, RefusesTools, RefusesToolsBesideFormat,
+        MissesReasoning, MissesReasoningText, MissesStreaming, RefusesEagerInput, RefusesImages,
+        RefusesNullContent, RefusesReasoning, RefusesStreamOptions, RefusesStreaming,
+        RefusesSystem, RefusesTools, RefusesToolsBesideFormat,
     };
     use super::*;
 
@@ -204,6 +296,8 @@ mod tests {
             "reasoning_content is required for assistant messages with tool_calls",
             "messages[51]: assistant message with tool_calls must include reasoning_content",
             "messages[3]: reasoning_content must not be empty",
+            "The content[].thinking in the thinking mode must be passed back to the API.",
+            "Param Incorrect: The reasoning_content in the thinking mode must be passed back to the API.",
         ] {
             check(text, &[MissesReasoning, MissesReasoningText]);
         }
@@ -270,6 +364,102 @@ mod tests {
         ] {
             let found = Complaints::of(text).traits;
             assert_eq!(found.first(), Some(&RefusesToolsBesideFormat), "{text}");
+        }
+    }
+
+    #[test]
+    fn wire_24_knows_a_model_without_pictures() {
+        for text in [
+            "No endpoints found that support image input",
+            "Failed to deserialize the JSON body into the target type: messages[2]: unknown variant `image_url`, expected `text`",
+            "Invalid content type. image_url is only supported by certain models.",
+            "This model does not support image inputs",
+            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+            "At most 0 image(s) may be provided in one prompt.",
+            "llama3 is not a multimodal model",
+            "'messages.3' : for 'role:user' the following must be satisfied[('messages.3.content' : value must be a string)]",
+            "this model is missing data required for image input",
+            "此模型不支持图像输入。请尝试其他模型",
+            "can only concatenate str (not \"list\") to str",
+        ] {
+            let expected = Complaints { traits: vec![RefusesImages], is_general: true };
+            assert_eq!(Complaints::of(text), expected, "{text}");
+        }
+        for text in [
+            "messages.3.content.1.image.source.base64: image exceeds 5 MB maximum: 6 > 5",
+            "Could not process image",
+            "You uploaded an unsupported image. Please make sure your image is valid.",
+            "At least one of the image dimensions exceed max allowed size: 8000 pixels",
+        ] {
+            let expected = Complaints { traits: vec![RefusesImages], is_general: false };
+            assert_eq!(Complaints::of(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn wire_24_knows_how_a_model_answers_and_takes_instructions() {
+        for text in [
+            "Your organization must be verified to stream this model. Please go to: x",
+            "Unsupported value: 'stream' does not support true with this model.",
+            "This model does not support streaming",
+            "Streaming is not supported for this model",
+            "stream must be false",
+            "该模型不支持流式输出",
+        ] {
+            check(text, &[RefusesStreaming]);
+        }
+        check(
+            "This model doesn't support tool use in streaming mode.",
+            &[RefusesStreaming, RefusesTools],
+        );
+        for text in [
+            "This model only support stream mode, please enable the stream parameter to access the model. ",
+            "Non-streaming calls are not supported for this model",
+            "This endpoint does not support non-streaming requests",
+            "Streaming is required for operations that may take longer than 10 minutes",
+            "stream must be set to true",
+        ] {
+            check(text, &[MissesStreaming]);
+        }
+        for text in [
+            "Developer instruction is not enabled for models/gemma-3-27b-it",
+            "System role not supported",
+            "400 The input system_instruction is not supported.",
+            "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+            "invalid parameter 'messages[0].role': invalid role 'developer', must be one of: system, user",
+            "Only user and assistant roles are supported!",
+        ] {
+            check(text, &[RefusesSystem]);
+        }
+        for text in ["stream idle timeout", "the upstream system is busy", "system error"] {
+            check(text, &[]);
+        }
+    }
+
+    #[test]
+    fn wire_28_knows_that_null_is_refused_for_a_content() {
+        for text in [
+            "invalid message content type: <nil>",
+            "Invalid 'content': 'content' field must be a string or an array of objects.",
+            "Invalid type for 'messages[1].content': expected one of a string or array of objects, but got null instead.",
+            "Failed to deserialize: missing field `content`",
+            "messages.1.content: Input should be a valid string",
+            "content must not be null",
+        ] {
+            check(text, &[RefusesNullContent]);
+        }
+        check("text content blocks must be non-empty", &[]);
+    }
+
+    #[test]
+    fn more_tools_than_a_provider_takes_cost_one_turn_its_tools() {
+        for text in [
+            "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 140 instead.",
+            "The maximum number of tools is 64",
+            "at most 128 tools are supported",
+            "At most 512 function declarations can be specified.",
+        ] {
+            assert_eq!(Complaints::of(text).traits, [RefusesTools], "{text}");
         }
     }
 

@@ -69,7 +69,7 @@ const ABSENT_TEXTS: [&str; 14] = [
 ];
 
 /// Words for an answer of a model that its provider could not read.
-const BAD_SAMPLE_TEXTS: [&str; 15] = [
+const BAD_SAMPLE_TEXTS: [&str; 28] = [
     "tool_use_failed",
     "output_parse_failed",
     "json_validate_failed",
@@ -81,6 +81,19 @@ const BAD_SAMPLE_TEXTS: [&str; 15] = [
     "failed to parse input at pos",
     "malformed_function_call",
     "malformed function call",
+    "malformed_tool_use",
+    "requested tool does not exist",
+    "malformed_tool_call",
+    "malformed_model_output",
+    "malformed tool call",
+    "unexpected_tool_call",
+    "failed to parse function call",
+    "failed to parse the tool call",
+    "could not parse the tool call",
+    "error parsing function call",
+    "invalid tool call generated",
+    "the model generated an invalid tool call",
+    "model output could not be parsed",
     "model produced invalid content",
     "unexpected tokens remaining in message header",
     "xml syntax error",

@@ -29,7 +29,10 @@ static OVERFLOW: LazyLock<RegexSet> = LazyLock::new(|| {
         // … is too long, too large.
         r"(?:prompt|input|context|conversation|messages?|request|history|transcript) (?:is|are|was|were) too (?:long|large) for",
         r"(?:prompt|input|context|conversation|transcript|history|input_text|inputs?|messages array) (?:is|are|was|were)? ?(?:too|so) long",
-        r"too large for (?:the )?model with",
+        r"too large for (?:the )?model with|too long for (?:the |this )?(?:model|context)",
+        r"(?:prompt|input|context|total|message|conversation|history)[_ ]tokens?\b[^.]{0,40}exceed",
+        r"(?:length|size) of (?:the )?(?:messages|prompt|input|conversation)[^.]{0,20}exceed",
+        r"token length (?:is )?(?:too long|exceed)|(?:message|request) too long",
         r"prompt too long|input too long|context too long",
         // Groq, Cerebras.
         r"reduce the length of (?:the|your) (?:messages|prompt|input|conversation)",
@@ -46,7 +49,7 @@ static OVERFLOW: LazyLock<RegexSet> = LazyLock::new(|| {
         // Vertex.
         r"input token count (?:is|of) [\d,]+ but (?:the )?model (?:only )?supports",
         // LM Studio.
-        r"tokens to keep from the initial prompt|context the overflows|context overflow",
+        r"tokens to keep from the initial prompt|context the overflows|context[ _-]?overflow",
         // GLM and other Chinese providers.
         r"(?:上下文|输入|提示词?|对话|prompt|tokens?)[^。]{0,12}(?:过长|超长|超出|超过)",
     ])
@@ -134,6 +137,30 @@ mod tests {
             "Input length 5000 exceeds maximum length 4096",
             "The conversation is too long, please start a new chat",
             "litellm.ContextWindowExceededError: x",
+            // Reports that came later.
+            "context_overflow",
+            "input length and max_tokens exceed context limit: 150000 + 8192 > 128000",
+            "This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt contains at least 262145 input tokens, for a total of at least 262145 tokens.",
+            "request (144055 tokens) exceeds the available context size (131072 tokens), try increasing it",
+            "Input length (265330 tokens) exceeds the maximum allowed length (262144 tokens).",
+            "The prompt contains 40000 tokens, which exceeds the model's context window of 32768",
+            "Your prompt is too long. Please reduce the number of tokens",
+            "Total tokens (prompt + max_tokens) 140000 exceeds model limit of 131072",
+            "length of prompt_tokens (40000) must be less than max_model_len (32768)",
+            "prompt_tokens exceeded the limit",
+            "the total length of messages exceeds the limit of 28000 tokens",
+            "total message token length exceed model limit",
+            "Requested tokens (5000) exceed context window of 4096",
+            "input token length too long",
+            "The text is too long for the model's context",
+            "ValidationException: Too many input tokens. Max input tokens: 8192, request input token count: 9000",
+            "message too long: the context window of this model is 8192 tokens",
+            "sequence length is longer than the specified maximum sequence length for this model (40000 > 32768)",
+            "Conversation too long for context window",
+            "exceeded maximum tokens per request",
+            "请求的token数超过了模型的最大上下文长度",
+            "输入长度超过最大长度限制",
+            "对话内容过长，请缩短后重试",
         ] {
             assert!(is_told(&text.to_lowercase()), "{text}");
         }
@@ -154,6 +181,11 @@ mod tests {
             "You have exceeded the maximum number of tools",
             "Invalid API key",
             "tools.0.function.name is too long",
+            "max_tokens must be less than or equal to 8192, but got 100000",
+            "max_completion_tokens exceeds the limit of the model: 16384",
+            "You have exceeded the limit of requests",
+            "The name of the function is too long",
+            "file too long",
         ] {
             assert!(!is_told(&text.to_lowercase()), "{text}");
         }

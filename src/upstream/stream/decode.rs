@@ -5,6 +5,7 @@ use serde::de::IgnoredAny;
 
 use super::StreamEvent;
 use crate::openai::chunk::{BadChunk, Chunk, ChunkReader, error_in_text};
+use crate::openai::error_object::ErrorObject;
 use crate::text::BYTE_ORDER_MARK;
 use crate::upstream::fault::{Fault, MAX_EXCERPT};
 use crate::upstream::sse::Event;
@@ -21,6 +22,8 @@ pub(super) struct Decoder {
     is_closed: bool,
     /// Whether a `finish_reason` came.
     is_finished: bool,
+    /// Words outside of the answer that nothing of it has followed.
+    remark: Option<ErrorObject>,
     /// The bytes after the last event, which are not looked at.
     pub(super) ignored: usize,
 }
@@ -47,7 +50,7 @@ impl Decoder {
     pub(super) fn new(caps: SseLimits) -> Self {
         let shape = Shape::Unknown(Vec::new());
         let chunks = ChunkReader::default();
-        Self { caps, shape, chunks, is_closed: false, is_finished: false, ignored: 0 }
+        Self { caps, shape, chunks, is_closed: false, is_finished: false, remark: None, ignored: 0 }
     }
 
     /// Adds one read. [`next`](Self::next) must have returned `None` before.
@@ -131,8 +134,12 @@ impl Decoder {
     fn find_in_events(&mut self) -> Option<Result<StreamEvent, Fault>> {
         let Shape::Events(guard) = &mut self.shape else { return None };
         while let Some(event) = guard.next() {
-            match event.map(|event| read(&event, &mut self.chunks)) {
+            match event.map(|event| read(&event, &mut self.chunks, &mut self.remark)) {
                 Ok(None) => {}
+                // The answer says nowhere that it is whole, and something else was said.
+                Ok(Some(Ok(StreamEvent::Done))) if !self.is_finished && self.remark.is_some() => {
+                    return self.remark.take().map(|error| Err(Fault::Frame(error)));
+                }
                 Ok(Some(found)) => return Some(found),
                 Err(too_large) => return Some(Err(too_large.into())),
             }
@@ -140,7 +147,7 @@ impl Decoder {
         if !self.is_closed {
             return None;
         }
-        match guard.finish().and_then(|event| read(&event, &mut self.chunks)) {
+        match guard.finish().and_then(|event| read(&event, &mut self.chunks, &mut self.remark)) {
             // The stream was cut within its last event, so what is left is not garbage.
             None | Some(Err(Fault::Protocol(_))) => Some(self.end_of_body()),
             found => found,
@@ -183,8 +190,13 @@ fn joined(mut held: Vec<u8>, read: Bytes) -> Bytes {
     held.into()
 }
 
-/// The content of an event. `None` if it has none, as a comment or a ping.
-fn read(event: &Event, chunks: &mut ChunkReader) -> Option<Result<StreamEvent, Fault>> {
+/// The content of an event. `None` if it has none, as a comment or a ping. `remark` is what was
+/// said last outside of the answer.
+fn read(
+    event: &Event,
+    chunks: &mut ChunkReader,
+    remark: &mut Option<ErrorObject>,
+) -> Option<Result<StreamEvent, Fault>> {
     if let Some(failure) = event.failure() {
         return Some(Err(Fault::Frame(error_in_text(&failure))));
     }
@@ -193,9 +205,18 @@ fn read(event: &Event, chunks: &mut ChunkReader) -> Option<Result<StreamEvent, F
         "" => None,
         "[DONE]" => Some(Ok(StreamEvent::Done)),
         payload => match chunks.read(payload) {
-            Ok(chunk) => Some(Ok(StreamEvent::Chunk(Box::new(chunk)))),
+            Ok(chunk) => {
+                if chunk.is_progress() {
+                    *remark = None;
+                }
+                Some(Ok(StreamEvent::Chunk(Box::new(chunk))))
+            }
             Err(BadChunk::Error(error)) => Some(Err(Fault::Frame(error))),
             Err(BadChunk::Malformed(why)) => Some(Err(Fault::Protocol(why))),
+            Err(BadChunk::Remark(words)) => {
+                *remark = Some(words);
+                None
+            }
             Err(BadChunk::Nothing) => None,
         },
     }
@@ -211,7 +232,7 @@ fn whole(body: &[u8]) -> Result<StreamEvent, Fault> {
             Err(Fault::Died("the body ended within its JSON".into()))
         }
         Err(BadChunk::Malformed(why)) => Err(Fault::Protocol(why)),
-        Err(BadChunk::Nothing) => Err(Fault::not_a_completion(body)),
+        Err(BadChunk::Nothing | BadChunk::Remark(_)) => Err(Fault::not_a_completion(body)),
     }
 }
 

@@ -170,6 +170,7 @@ fn what_brings_neither_choices_nor_usage_is_nothing() {
         r#"{"choices":null}"#,
         r#"{"choices":null,"usage":null,"error":null,"citations":["u"]}"#,
         r#"{"usage":"none"}"#,
+        r#"{"type":"heartbeat","message":"still here"}"#,
     ] {
         assert_eq!(fault(payload), BadChunk::Nothing, "{payload}");
     }
@@ -181,6 +182,14 @@ fn what_brings_neither_choices_nor_usage_is_nothing() {
     for payload in [r#"{"choices":[null,{}]}"#, r#"{"choices":[],"usage":{"prompt_tokens":1}}"#] {
         assert!(read(payload).is_progress(), "{payload}");
     }
+}
+
+#[test]
+fn words_outside_of_an_answer_are_a_remark() {
+    let BadChunk::Remark(remark) = fault(r#"{"message":"Internal Server Error"}"#) else {
+        panic!("a remark")
+    };
+    assert_eq!((remark.message.as_str(), remark.is_inferred), ("Internal Server Error", true));
 }
 
 #[test]
@@ -310,7 +319,7 @@ fn reads_every_recorded_payload() {
         for payload in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
             match Chunk::parse(payload) {
                 Ok(_) | Err(BadChunk::Error(_)) => {}
-                Err(BadChunk::Nothing) => panic!("{path:?}: {payload}"),
+                Err(BadChunk::Nothing | BadChunk::Remark(_)) => panic!("{path:?}: {payload}"),
                 Err(BadChunk::Malformed(_)) => assert_eq!(payload, "[DONE]", "{path:?}"),
             }
         }

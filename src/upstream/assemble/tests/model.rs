@@ -316,7 +316,14 @@ impl Model {
         }
         let waiting = if delta.index.is_some() { at_index } else { last };
         waiting.filter(|&at| {
-            self.0[at].id.is_none() && (delta.name.is_none() || !self.0[at].is_over())
+            let call = &self.0[at];
+            let is_late = call.id.is_none() && (delta.name.is_none() || !call.is_over());
+            let is_open = judge(&call.text).0 == Text::Open;
+            let is_piece = match &delta.name {
+                Some(name) => is_open && call.name().as_ref() == Some(name),
+                None => is_open || (delta.index.is_some() && !call.is_over()),
+            };
+            is_late || is_piece
         })
     }
 

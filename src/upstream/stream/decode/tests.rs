@@ -248,6 +248,35 @@ fn u22_what_brings_nothing_is_read_over_and_no_end() {
 }
 
 #[test]
+fn words_that_nothing_of_an_answer_follows_are_a_failure_unless_it_was_whole() {
+    let text = r#"data: {"choices":[{"delta":{"content":"a"}}]}"#;
+    let words = r#"data: {"message":"Internal Server Error"}"#;
+    let end = r#"data: {"choices":[{"delta":{},"finish_reason":"stop"}]}"#;
+    let ended = |events: &[&str]| last((events.join("\n\n") + "\n\n").as_bytes());
+    assert!(matches!(ended(&[text, words, "data: [DONE]"]), Err(Fault::Frame(_))));
+    assert!(matches!(ended(&[words, text, "data: [DONE]"]), Ok(StreamEvent::Done)));
+    assert!(matches!(ended(&[text, end, words, "data: [DONE]"]), Ok(StreamEvent::Done)));
+    assert!(matches!(ended(&[text, words]), Err(Fault::Died(_))));
+}
+
+#[test]
+fn an_object_without_a_field_is_read_where_it_tells_an_error() {
+    let text = r#"data: {"choices":[{"delta":{"content":"a"}}]}"#;
+    for (line, is_error) in [
+        (r#"{"error":{"message":"gone"}}"#, true),
+        (r#"{"object":"error","message":"gone"}"#, true),
+        ("Error: gone", true),
+        ("event: failure\ndata: gone", true),
+        ("event: Request_Failed\ndata: {}", true),
+        (r#"{"type":"ping"}"#, false),
+        ("{", false),
+    ] {
+        let ended = last(format!("{text}\n\n{line}\n\ndata: [DONE]\n\n").as_bytes());
+        assert_eq!(matches!(ended, Err(Fault::Frame(_))), is_error, "{line}: {ended:?}");
+    }
+}
+
+#[test]
 fn a_word_of_failure_is_an_error_frame_streamed_or_whole() {
     let choice = r#"{"choices":[{"message":{"content":"half"},"finish_reason":"Error"}]}"#;
     assert!(matches!(last(choice.as_bytes()), Err(Fault::Frame(_))));
