@@ -152,13 +152,14 @@ impl Conversation {
                 !self.rounds.is_empty() || self.history.has_assistant()
             }
             UpstreamTrait::RefusesEagerInput => self.tail.has_eager_input(),
-            UpstreamTrait::RefusesStreamOptions => delivery == Delivery::Streamed,
+            UpstreamTrait::RefusesStreamOptions | UpstreamTrait::RefusesStreaming => {
+                delivery == Delivery::Streamed
+            }
             UpstreamTrait::RefusesTools => may_leave_out_tools,
             UpstreamTrait::RefusesToolsBesideFormat => {
                 may_leave_out_tools && self.has_format_alone()
             }
             UpstreamTrait::RefusesImages => self.sends_pictures(),
-            UpstreamTrait::RefusesStreaming => delivery == Delivery::Streamed,
             UpstreamTrait::MissesStreaming => delivery == Delivery::Whole,
             UpstreamTrait::RefusesSystem => self.history.has_instructions(),
             UpstreamTrait::RefusesNullContent => {

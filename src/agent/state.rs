@@ -41,7 +41,6 @@ use crate::upstream::Fault;
 
 /// The state of a turn.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct TurnState {
     start: TurnStart,
     round: Round,

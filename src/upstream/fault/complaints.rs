@@ -217,7 +217,8 @@ impl Complaints {
             traits.push(UpstreamTrait::RefusesImages);
         }
         let is_about_pictures = traits == [UpstreamTrait::RefusesImages];
-        let is_general = !has(&OF_ONE_CONVERSATION) && !(is_about_pictures && is_of_one_picture);
+        let is_of_one_request = has(&OF_ONE_CONVERSATION) || is_about_pictures && is_of_one_picture;
+        let is_general = !is_of_one_request;
         // Others may have other tools.
         if traits.is_empty() && ONE_TOOL.is_match(&text) {
             return Self { traits: vec![UpstreamTrait::RefusesTools], is_general: false };
