@@ -148,7 +148,7 @@ struct Expansion<'a> {
     /// What was taken so far.
     size: usize,
     /// What the server's schemas may still take.
-    room: usize,
+    most: usize,
     left_out: Vec<String>,
     branches: usize,
 }
@@ -194,14 +194,14 @@ impl SchemaPlace<'_> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(root: &'a Value, room: usize) -> Self {
+    fn of(root: &'a Value, most: usize) -> Self {
         Self {
             root,
             references: References::of(root),
             circles: HashMap::new(),
             open: Vec::new(),
             size: 0,
-            room,
+            most,
             left_out: Vec::new(),
             branches: 1,
         }
@@ -256,7 +256,7 @@ impl<'a> Expansion<'a> {
         self.size += NODE_SIZE + path + value.as_str().map_or(0, str::len);
         match self.size {
             size if MAX_SIZE < size => Err(SchemaFault::TooMuch),
-            size if self.room < size => Err(SchemaFault::Server),
+            size if self.most < size => Err(SchemaFault::Server),
             _ => Ok(()),
         }
     }
