@@ -10,15 +10,10 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use super::budget::SchemaBudget;
+use super::fault::{MAX_BYTES, MAX_DEPTH, SchemaFault};
 use super::keywords::{self, Members, is_in_place, takes_parts};
 use super::mend;
 use super::references::{References, pointer_of};
-
-/// The most bytes of such a schema.
-const MAX_BYTES: usize = 64 << 10;
-
-/// How deep it may nest. Deeper ones are no forms that a model could fill in.
-const MAX_DEPTH: usize = 32;
 
 /// What a schema may take after references were replaced: references to references multiply what
 /// they lead to. Compiled, it takes some ten times as much.
@@ -33,21 +28,6 @@ const NODE_SIZE: usize = 32;
 const MAX_UNEVALUATED: usize = 8;
 
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
-
-/// Why a schema is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SchemaFault {
-    #[error("its input schema has more than {MAX_BYTES} bytes")]
-    TooLarge,
-    #[error("its input schema nests more than {MAX_DEPTH} deep")]
-    TooDeep,
-    #[error("its input schema takes too much memory, with what its references lead to")]
-    TooMuch,
-    #[error("its input schema has names or values of hidden characters")]
-    Hidden,
-    #[error("the input schemas of the server's tools take too much memory together")]
-    Server,
-}
 
 /// A schema whose references lead to what refers to itself, and nowhere else. They are of the form
 /// `#/$defs/NUMBER`.
