@@ -2,6 +2,7 @@
 //! arguments of its calls.
 
 mod budget;
+mod fault;
 mod flatten;
 mod foreign;
 mod keywords;
@@ -22,8 +23,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub(crate) use self::budget::SchemaBudget;
+pub(crate) use self::fault::SchemaFault;
 use self::foreign::ExpandedSchema;
-pub(crate) use self::foreign::SchemaFault;
 use self::normalise::Conventions;
 use self::patterns::MAX_PATTERN_BYTES;
 

@@ -11,6 +11,7 @@ mod client;
 mod configured;
 mod connection;
 mod definitions;
+mod error_words;
 mod http_post;
 mod last_words;
 mod launcher;

@@ -1,6 +1,6 @@
 //! Counts what the schemas of one server take together.
 
-use super::foreign::SchemaFault;
+use super::fault::SchemaFault;
 
 /// Enough for a hundred tools with a pattern in each. Compiled, it takes some ten times as much.
 const MAX_SERVER_SIZE: usize = 4 << 20;

@@ -10,18 +10,13 @@ use std::io;
 use serde_json::{Map, Value, json};
 
 use super::budget::SchemaBudget;
+use super::fault::{MAX_BYTES, MAX_DEPTH, SchemaFault};
 use super::keywords::{self, Members, is_in_place, takes_parts};
 use super::mend;
 use super::references::{References, pointer_of};
 
-/// The most bytes of such a schema.
-const MAX_BYTES: usize = 64 << 10;
-
-/// The most levels of such a schema. Deeper ones are no forms that a model could fill in.
-const MAX_DEPTH: usize = 32;
-
-/// The most bytes of a schema after references were replaced: references to references multiply
-/// what they lead to. Compiled, it takes some ten times as much.
+/// What a schema may take after references were replaced: references to references multiply what
+/// they lead to. Compiled, it takes some ten times as much.
 const MAX_SIZE: usize = 1 << 20;
 
 /// The bytes that each schema, list and value counts for, beside its text and its path. A compiled
@@ -33,21 +28,6 @@ const NODE_SIZE: usize = 32;
 const MAX_UNEVALUATED: usize = 8;
 
 const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
-
-/// Why a schema is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SchemaFault {
-    #[error("its input schema has more than {MAX_BYTES} bytes")]
-    TooLarge,
-    #[error("its input schema nests more than {MAX_DEPTH} deep")]
-    TooDeep,
-    #[error("its input schema takes too much memory, with what its references lead to")]
-    TooMuch,
-    #[error("its input schema has names or values of hidden characters")]
-    Hidden,
-    #[error("the input schemas of the server's tools take too much memory together")]
-    Server,
-}
 
 /// A schema whose references lead to what refers to itself, and nowhere else. They are of the form
 /// `#/$defs/NUMBER`.
@@ -149,7 +129,7 @@ struct Expansion<'a> {
     /// The bytes that are counted so far.
     size: usize,
     /// What the server's schemas may still take.
-    room: usize,
+    most: usize,
     left_out: Vec<String>,
     branches: usize,
 }
@@ -195,14 +175,14 @@ impl SchemaPlace<'_> {
 }
 
 impl<'a> Expansion<'a> {
-    fn of(root: &'a Value, max_size: usize) -> Self {
+    fn of(root: &'a Value, most: usize) -> Self {
         Self {
             root,
             references: References::of(root),
             circles: HashMap::new(),
             open: Vec::new(),
             size: 0,
-            room: max_size,
+            most,
             left_out: Vec::new(),
             branches: 1,
         }
@@ -257,7 +237,7 @@ impl<'a> Expansion<'a> {
         self.size += NODE_SIZE + path + value.as_str().map_or(0, str::len);
         match self.size {
             size if MAX_SIZE < size => Err(SchemaFault::TooMuch),
-            size if self.room < size => Err(SchemaFault::Server),
+            size if self.most < size => Err(SchemaFault::Server),
             _ => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use regex_automata::meta::{Builder, Config};
 use serde_json::{Map, Value};
 
 use super::budget::SchemaBudget;
-use super::foreign::SchemaFault;
+use super::fault::SchemaFault;
 use super::keywords;
 use crate::text;
 

@@ -20,6 +20,7 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
+use super::error_words::{error_of, is_id, words_of};
 use super::lines::{MAX_MESSAGE_BYTES, MessageValues, TOO_MANY_VALUES};
 use super::mended::mended;
 
@@ -29,9 +30,6 @@ const MAX_ERROR_BYTES: usize = 64 << 10;
 const SESSION: &str = "mcp-session-id";
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
-
-/// What a message answers whose id is that of no request.
-const FOREIGN: &str = "its answer is to another request";
 
 const MALFORMED: &str = "its answer does not follow the MCP protocol";
 
@@ -215,36 +213,6 @@ fn answer_to(id: &RequestId, message: Value) -> Option<Answer> {
     }
 }
 
-/// The error that ends a request, of a message that is no answer to it.
-pub(super) fn error_of(message: &Value) -> ErrorData {
-    let words = words_of(message).unwrap_or_else(|| FOREIGN.to_owned());
-    let code = message["error"]["code"].as_i64().and_then(|code| i32::try_from(code).ok());
-    ErrorData::new(code.map_or(ErrorCode::INTERNAL_ERROR, ErrorCode), words, None)
-}
-
-/// Whether an id is that of this request. Some servers send numbers back as texts.
-pub(super) fn is_id(id: &RequestId, found: &Value) -> bool {
-    match found {
-        Value::Number(number) => id.to_string() == number.to_string(),
-        Value::String(text) => id.to_string() == *text,
-        _ => false,
-    }
-}
-
-/// What a body says that is an error, in one of the forms that there are.
-fn words_of(message: &Value) -> Option<String> {
-    let error = &message["error"];
-    let places = [
-        &error["message"],
-        &message["error_description"],
-        error,
-        &message["message"],
-        &message["detail"],
-    ];
-    let words = places.into_iter().find_map(Value::as_str)?;
-    (!words.trim().is_empty()).then(|| words.to_owned())
-}
-
 fn status_fault(status: StatusCode) -> HttpFault {
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         return HttpStatusError::new(status.as_u16(), None).into();
@@ -334,6 +302,7 @@ impl EventSize {
 mod tests {
     use serde_json::json;
 
+    use super::super::error_words::FOREIGN;
     use super::*;
 
     fn id() -> RequestId {

@@ -9,7 +9,7 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
 
-use super::http_post::{error_of, is_id};
+use super::error_words::{error_of, is_id};
 use super::request_budget::MessageKind;
 use crate::sync;
 

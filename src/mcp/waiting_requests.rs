@@ -8,7 +8,7 @@ use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::http_post::{error_of, is_id};
+use super::error_words::{error_of, is_id};
 use super::request_budget::MessageKind;
 
 /// The most of an event that is looked at whole. An error is short.

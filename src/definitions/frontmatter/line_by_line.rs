@@ -76,8 +76,8 @@ pub(super) fn read(frontmatter: &str) -> Result<Map<String, Value>, (usize, Stri
 }
 
 /// Where a frontmatter ends that no line ends: in front of the first heading, or of an empty line
-/// with text behind it. `None`: it has no keys, or one that is read stands further on, where it
-/// could narrow what the file allows.
+/// with text behind it. `None`: there is no text, it has no keys, or one that is read stands further
+/// on, where it could narrow what the file allows.
 pub(super) fn open_end(text: &str) -> Option<usize> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is_key = |line: &&str| key_of(line).is_some() && !line.starts_with(char::is_whitespace);
@@ -86,11 +86,12 @@ pub(super) fn open_end(text: &str) -> Option<usize> {
         let behind = lines[at..].iter().find(|line| !is_empty(line));
         lines[at].starts_with('#') || is_empty(lines[at]) && !behind.is_some_and(is_key)
     };
-    let end = (0..lines.len()).find(|at| ends(*at)).unwrap_or(lines.len());
+    let end = (0..lines.len()).find(|at| ends(*at))?;
     let (frontmatter, behind) = lines.split_at(end);
     let is_read = |line: &&str| key_of(line).is_some_and(|(key, _)| kind_of(key).is_some());
     let begins_with_key = frontmatter.iter().find(|line| !is_empty(line)).is_some_and(is_key);
-    if !begins_with_key || behind.iter().any(is_read) {
+    let has_text = behind.iter().any(|line| !is_empty(line));
+    if !has_text || !begins_with_key || behind.iter().any(is_read) {
         return None;
     }
     Some(frontmatter.iter().map(|line| line.len()).sum())
