@@ -247,7 +247,7 @@ impl Assembler {
         if let Some(at) = at_index.filter(|&at| self.calls[at].wire_id.as_deref() == Some(id)) {
             return Some(at);
         }
-        if let Some(&at) = self.by_id.get(id) {
+        if let Some(at) = self.by_id.get(id).map(|&at| self.last_part(at)) {
             // A known id with another index and a name: the model has used one id for two
             // calls.
             let is_elsewhere = delta.index.zip(self.calls[at].index).is_some_and(|(a, b)| a != b);
@@ -282,11 +282,15 @@ impl Assembler {
 
     /// The slot of an index, or of the last call that was split off from it.
     fn at_index(&self, index: u64) -> Option<usize> {
-        let mut at = *self.by_index.get(&index)?;
+        self.by_index.get(&index).map(|&at| self.last_part(at))
+    }
+
+    /// The slot of the last call that was split off from one.
+    fn last_part(&self, mut at: usize) -> usize {
         while let Some(next) = self.calls[at].next {
             at = next;
         }
-        Some(at)
+        at
     }
 
     /// The slot that was opened last.
@@ -320,7 +324,12 @@ impl Assembler {
             self.calls[at].index.get_or_insert(index);
         }
         let call = &mut self.calls[at];
-        let Some(id) = delta.id.as_ref().filter(|_| call.wire_id.is_none()) else { return };
+        let Some(id) = &delta.id else { return };
+        if call.wire_id.is_some() {
+            // The id of a piece leads to its call from now on.
+            self.by_id.entry(id.clone()).or_insert(at);
+            return;
+        }
         call.wire_id = Some(id.clone());
         self.by_id.insert(id.clone(), at);
         if self.taken.insert(id.clone()) {

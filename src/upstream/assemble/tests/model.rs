@@ -19,6 +19,8 @@ struct Call {
     /// Further indexes under which the rest of the call came.
     aliases: Vec<u64>,
     id: Option<String>,
+    /// Other ids under which pieces of it came.
+    ids_of_pieces: Vec<String>,
     names: Vec<String>,
     text: String,
     /// The last piece, if it begins with all that came before.
@@ -244,8 +246,13 @@ impl Model {
                 call.aliases.push(index);
             }
         }
+        let unknown = delta.id.clone().filter(|id| self.by_id(id).is_none());
         let call = &mut self.0[at];
-        call.id = call.id.take().or(delta.id.clone());
+        if call.id.is_some() {
+            call.ids_of_pieces.extend(unknown);
+        } else {
+            call.id.clone_from(&delta.id);
+        }
         if !call.is_sealed {
             call.names.extend(delta.name.clone());
         }
@@ -272,6 +279,7 @@ impl Model {
         let next = self.open(index, id);
         (self.0[next].first, self.0[next].may_be_echo) = (first, true);
         self.0[next].aliases = aliases;
+        self.0[next].ids_of_pieces = self.0[at].ids_of_pieces.clone();
         self.0[next].names.extend(name);
         self.0[next].text = rest.to_owned();
         self.split(next);
@@ -293,7 +301,8 @@ impl Model {
     }
 
     fn by_id(&self, id: &str) -> Option<usize> {
-        self.0.iter().rposition(|call| call.id.as_deref() == Some(id))
+        let is_piece = |call: &Call| call.ids_of_pieces.iter().any(|piece| piece == id);
+        self.0.iter().rposition(|call| call.id.as_deref() == Some(id) || is_piece(call))
     }
 
     fn call_meant_by(&self, delta: &CallDelta) -> Option<usize> {
