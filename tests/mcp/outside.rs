@@ -193,9 +193,12 @@ async fn outside_18_19_a_file_of_another_program_is_read_with_its_mark_and_its_s
 
     let checked = String::from_utf8(toolhand(&server, &["check"]).stdout).expect("text");
     has(&checked, &["4 servers", "the MCP server ours", "the MCP server far"]);
-    for wrong in ["no effect: the MCP server", "cannot be read", "every call"] {
+    for wrong in ["cannot be read", "every call"] {
         assert!(!checked.contains(wrong), "{wrong} in {checked}");
     }
+    let without_effect = checked.matches("no effect: the MCP server").count();
+    has(&checked, &["no effect: the MCP server none", "the file disables it"]);
+    assert_eq!(without_effect, 1, "{checked}");
     if has_sandbox(&server).await {
         has(&checked, &["  ours: ready"]);
     }

@@ -225,7 +225,8 @@ async fn wire_24_a_model_that_takes_neither_instructions_nor_tools_answers() {
     let sent = upstream.request(2).await.json();
     assert!(sent.get("tools").is_none(), "{sent}");
     let sent = sent["messages"].as_array().expect("messages");
-    let roles: Vec<_> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    let roles = sent.iter().map(|message| message["role"].as_str().expect("a role"));
+    let roles: Vec<_> = roles.collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
     let first = sent[0]["content"].as_array().expect("parts");
     assert!(first[0]["text"].as_str().expect("text").ends_with("Be brief."), "{first:?}");
