@@ -21,9 +21,10 @@ use serde_json::{Value, json};
 use crate::support::chunks::{calls, says};
 use crate::support::client::Client;
 use crate::support::environment;
+use crate::support::faults::{Step, answer, framed, head};
 use crate::support::server::{Builder as ServerBuilder, Server};
 use crate::support::up::{Builder, Up};
-use crate::support::upstream::Upstream;
+use crate::support::upstream::{self, Upstream};
 
 fn ask(request: &str) -> Value {
     json!({ "model": "demo", "messages": [{ "role": "user", "content": request }] })
@@ -34,6 +35,28 @@ fn streamed(request: &str) -> Value {
     body["stream"] = true.into();
     body["stream_options"] = json!({ "include_usage": true });
     body
+}
+
+/// The answer of a provider that refuses a request.
+fn refusal(status: &str, message: &str, code: &str) -> Vec<Step> {
+    let body = json!({ "error": { "message": message, "type": "x", "param": null, "code": code } });
+    vec![Step::Bytes(answer(
+        status,
+        &["content-type: application/json"],
+        body.to_string().as_bytes(),
+    ))]
+}
+
+/// A streamed answer of a provider, in these pieces.
+fn stream(pieces: &[upstream::Step]) -> Vec<Step> {
+    let lines = ["content-type: text/event-stream", "transfer-encoding: chunked"];
+    let mut steps = vec![Step::Bytes(head("200 OK", &lines))];
+    for piece in pieces {
+        let upstream::Step::Send(bytes) = piece else { panic!("no piece of a body: {piece:?}") };
+        steps.push(Step::Bytes(framed(bytes)));
+    }
+    steps.extend([Step::Bytes(b"0\r\n\r\n".to_vec()), Step::Fin]);
+    steps
 }
 
 /// Runs a line of the greeting in a shell, with the SDK's Python first on the path.

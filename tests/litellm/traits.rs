@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use super::{Builder, Up, drop_up, streamed};
+use super::{Builder, Up, drop_up, refusal, stream, streamed};
 use crate::support::chunks::{calls, says};
-use crate::support::faults::{Asked, FaultUpstream, Faults, Step, answer, framed, head};
-use crate::support::upstream;
+use crate::support::faults::{Asked, FaultUpstream, Faults, Step};
 
 /// The models, each with LiteLLM's provider.
 const MODELS: [(&str, &str); 8] = [
@@ -29,26 +28,6 @@ const MODELS: [(&str, &str); 8] = [
 struct Choosy {
     /// The answers of `clumsy`.
     clumsy: AtomicUsize,
-}
-
-fn refusal(status: &str, message: &str, code: &str) -> Vec<Step> {
-    let body = json!({ "error": { "message": message, "type": "x", "param": null, "code": code } });
-    vec![Step::Bytes(answer(
-        status,
-        &["content-type: application/json"],
-        body.to_string().as_bytes(),
-    ))]
-}
-
-fn stream(pieces: &[upstream::Step]) -> Vec<Step> {
-    let lines = ["content-type: text/event-stream", "transfer-encoding: chunked"];
-    let mut steps = vec![Step::Bytes(head("200 OK", &lines))];
-    for piece in pieces {
-        let upstream::Step::Send(bytes) = piece else { panic!("no piece of a body: {piece:?}") };
-        steps.push(Step::Bytes(framed(bytes)));
-    }
-    steps.extend([Step::Bytes(b"0\r\n\r\n".to_vec()), Step::Fin]);
-    steps
 }
 
 fn lacks_reasoning(body: &Value) -> bool {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Builder, Up, drop_up, streamed};
+use super::{Builder, Up, drop_up, refusal, stream, streamed};
 use crate::support::chunks::{call, calls, delta, end, says, text, whole};
-use crate::support::faults::{Asked, FaultUpstream, Step, answer, framed, head};
+use crate::support::faults::{Asked, FaultUpstream, Step, answer};
 use crate::support::upstream;
 
 /// The models, each with LiteLLM's provider.
@@ -28,26 +28,6 @@ const MODELS: [(&str, &str); 12] = [
     ("plain", "openai"),
     ("plain-vllm", "hosted_vllm"),
 ];
-
-fn refusal(status: &str, message: &str) -> Vec<Step> {
-    let body = json!({ "error": { "message": message, "type": "x", "param": null, "code": "x" } });
-    vec![Step::Bytes(answer(
-        status,
-        &["content-type: application/json"],
-        body.to_string().as_bytes(),
-    ))]
-}
-
-fn stream(pieces: &[upstream::Step]) -> Vec<Step> {
-    let lines = ["content-type: text/event-stream", "transfer-encoding: chunked"];
-    let mut steps = vec![Step::Bytes(head("200 OK", &lines))];
-    for piece in pieces {
-        let upstream::Step::Send(bytes) = piece else { panic!("no piece of a body: {piece:?}") };
-        steps.push(Step::Bytes(framed(bytes)));
-    }
-    steps.extend([Step::Bytes(b"0\r\n\r\n".to_vec()), Step::Fin]);
-    steps
-}
 
 fn piece(id: &str, name: Option<&str>, arguments: &str) -> upstream::Step {
     let function = json!({ "name": name, "arguments": arguments });
@@ -78,21 +58,25 @@ fn complaint(body: &Value) -> Option<&'static str> {
 /// How the provider answers a request for this model.
 fn provider(request: &Asked) -> Vec<Step> {
     if request.head.method() == "GET" {
-        return refusal("404 N", "No such route");
+        return refusal("404 N", "No such route", "x");
     }
     let body = request.json();
     let model = body["model"].as_str().expect("a model").to_owned();
     if let Some(complaint) = complaint(&body) {
-        return refusal("400 B", complaint);
+        return refusal("400 B", complaint, "x");
     }
     let messages = body["messages"].as_array().expect("messages");
     let has_instructions = messages.iter().any(|message| message["role"] == "system");
     match model.as_str() {
         "blind" if body.to_string().contains("image_url") => {
-            return refusal("404 N", "No endpoints found that support image input");
+            return refusal("404 N", "No endpoints found that support image input", "x");
         }
         "unverified" if body["stream"] == true => {
-            return refusal("400 B", "Your organization must be verified to stream this model.");
+            return refusal(
+                "400 B",
+                "Your organization must be verified to stream this model.",
+                "x",
+            );
         }
         "unverified" => {
             let said = whole(&json!({ "role": "assistant", "content": "Done." }), "stop");
@@ -100,10 +84,10 @@ fn provider(request: &Asked) -> Vec<Step> {
             return vec![Step::Bytes(answer("200 OK", &lines, said.to_string().as_bytes()))];
         }
         "plain" | "plain-vllm" if has_instructions => {
-            return refusal("400 B", "Developer instruction is not enabled for models/gemma");
+            return refusal("400 B", "Developer instruction is not enabled for models/gemma", "x");
         }
         "plain" | "plain-vllm" if body.get("tools").is_some() => {
-            return refusal("400 B", "Function calling is not enabled for models/gemma");
+            return refusal("400 B", "Function calling is not enabled for models/gemma", "x");
         }
         _ => {}
     }
