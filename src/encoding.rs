@@ -182,7 +182,7 @@ impl Encoding {
             false if is_mostly_control(sample) => Err(BINARY),
             false if is_utf_8(sample, is_whole) => Ok(Self::UTF_8),
             false if is_mostly_utf_8(sample) => Ok(Self::guess(UTF_8)),
-            false => Ok(Self::guess(detect(sample, is_whole, None))),
+            false => Ok(Self::guess(Detector::fed(sample, is_whole).guess(None))),
         }
     }
 
@@ -386,11 +386,20 @@ fn is_mostly_utf_8(sample: &[u8]) -> bool {
     is_cut || good > broken * 4
 }
 
-/// The best guess. The top-level domain of a country helps to choose among several.
-fn detect(sample: &[u8], is_whole: bool, domain: Option<&[u8]>) -> Charset {
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(sample, is_whole);
-    detector.guess(domain, Utf8Detection::Deny)
+/// What has read a text, to guess its encoding.
+struct Detector(EncodingDetector);
+
+impl Detector {
+    fn fed(sample: &[u8], is_whole: bool) -> Self {
+        let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+        detector.feed(sample, is_whole);
+        Self(detector)
+    }
+
+    /// The best guess. The top-level domain of a country helps to choose among several.
+    fn guess(&self, domain: Option<&[u8]>) -> Charset {
+        self.0.guess(domain, Utf8Detection::Deny)
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::{Charset, Encoding, Newline, detect};
+use super::{Charset, Detector, Encoding, Newline};
 
 /// The most characters of a changed part that are compared one by one. A longer part counts as
 /// replaced whole.
@@ -71,7 +71,8 @@ pub(super) fn rewritten(
 
 /// The names of encodings that the file may be in, other than the guessed one.
 pub(super) fn alternatives(bytes: &[u8], encoding: Encoding) -> Vec<&'static str> {
-    let by_country = DOMAINS.iter().map(|domain| detect(bytes, true, Some(domain)));
+    let detector = Detector::fed(bytes, true);
+    let by_country = DOMAINS.iter().map(|domain| detector.guess(Some(domain)));
     let mut names: Vec<&'static str> = Vec::new();
     for charset in possible_multibyte(bytes, encoding).into_iter().chain(by_country) {
         if charset.name() != encoding.name() && !names.contains(&charset.name()) {
