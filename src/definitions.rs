@@ -22,6 +22,7 @@ use self::load::{Place, load};
 use self::skill::SkillText;
 pub(crate) use self::skill::{SkillDefinition, SkillKind};
 use self::source::{SeenVersion, Source};
+use crate::file_encodings::FileEncodings;
 use crate::settings_files::SettingsFiles;
 use crate::sync;
 use crate::trust::TrustState;
@@ -95,6 +96,7 @@ pub(crate) struct Definitions {
     /// `None`: the operator wants the user's not to count.
     user_dir: Option<PathBuf>,
     settings_files: Arc<SettingsFiles>,
+    encodings: Arc<FileEncodings>,
     /// By the roots of the workspaces, of which the operator names a few.
     workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Known>>>>>,
     /// What the log was told of files, so that it is told once.
@@ -116,9 +118,20 @@ impl Definitions {
         Self {
             user_dir: user_dir.map(Path::to_owned),
             settings_files,
+            encodings: Arc::default(),
             workspaces: Mutex::default(),
             logged: Mutex::default(),
         }
+    }
+
+    /// Reads the files in these encodings where they do not show their own.
+    pub(crate) fn with_encodings(self, encodings: Arc<FileEncodings>) -> Self {
+        Self { encodings, ..self }
+    }
+
+    /// The encodings that are named for files.
+    pub(crate) fn encodings(&self) -> &FileEncodings {
+        &self.encodings
     }
 
     /// What counts now in the sessions of this workspace. Blocks.
@@ -228,9 +241,10 @@ impl Definitions {
 
     /// The workspace's place, then the user's.
     fn sources(&self, workspace: &Workspace) -> Vec<Source> {
-        let own = Source::new(DefinitionScope::Workspace, workspace.without_additional());
+        let source = |scope, root| Source::new(scope, root, Arc::clone(&self.encodings));
+        let own = source(DefinitionScope::Workspace, workspace.without_additional());
         let users = self.user_dir.clone().and_then(|user| Workspace::open(vec![user]).ok());
-        let users = users.map(|root| Source::new(DefinitionScope::User, root));
+        let users = users.map(|root| source(DefinitionScope::User, root));
         [own].into_iter().chain(users).collect()
     }
 

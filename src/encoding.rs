@@ -69,9 +69,14 @@ pub(crate) struct DecodedText {
 }
 
 /// Decodes a file for a model. Where the bytes are only its beginning, half a character at their end
-/// is left out.
-pub(crate) fn text_of(bytes: &[u8], is_whole: bool) -> Result<DecodedText, Binary> {
-    let encoding = Encoding::recognise(bytes, is_whole)?;
+/// is left out. `declared` is called if the bytes do not show their encoding.
+pub(crate) fn text_of(
+    bytes: &[u8],
+    is_whole: bool,
+    declared: impl FnOnce() -> Option<DeclaredEncoding>,
+) -> Result<DecodedText, Binary> {
+    let declared = if is_utf_8(bytes, is_whole) { None } else { declared() };
+    let encoding = Encoding::recognise_declared(bytes, is_whole, declared)?;
     let (text, is_damaged) = encoding.decode(bytes);
     let text = if is_whole {
         text.into_owned()
@@ -432,7 +437,7 @@ mod tests {
 
     #[test]
     fn outside_39_a_text_is_read_in_its_encoding_and_a_guess_is_told() {
-        let read = |bytes: &[u8]| text_of(bytes, true).map(|it| (it.text, it.doubt));
+        let read = |bytes: &[u8]| text_of(bytes, true, || None).map(|it| (it.text, it.doubt));
         let sure = |text: &str| Ok((text.to_owned(), None));
         assert_eq!(read("für".as_bytes()), sure("für"));
         assert_eq!(read(b"\xef\xbb\xbfa"), sure("a"));
@@ -442,7 +447,7 @@ mod tests {
         assert_eq!(text, "Grüße aus Köln, schön!\n");
         assert_eq!(doubt.unwrap(), "is read in a guessed encoding: windows-1252");
         assert_eq!(read(b"%PDF-1.7\n"), Err(Binary("a PDF document")));
-        let cut = text_of(&"für".as_bytes()[..2], false).unwrap();
+        let cut = text_of(&"für".as_bytes()[..2], false, || None).unwrap();
         assert_eq!((cut.text.as_str(), cut.doubt), ("f", None));
     }
 

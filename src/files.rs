@@ -2,11 +2,11 @@
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::coded_text::{CodedText, Declaration};
-pub(crate) use self::encodings::{EncodingSettings, FileEncodings};
 use self::locks::Locks;
 pub(crate) use self::read_state::{
     Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, RoundDigest, ShownLines,
@@ -14,10 +14,10 @@ pub(crate) use self::read_state::{
 };
 use self::settings_guard::SettingsGuard;
 use crate::encoding::DeclaredEncoding;
+use crate::file_encodings::FileEncodings;
 use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
 
 mod coded_text;
-mod encodings;
 pub(crate) mod line_ends;
 mod locks;
 pub mod measured;
@@ -41,7 +41,7 @@ pub(crate) struct Files {
     locks: Locks,
     temporary: TempFiles,
     guard: SettingsGuard,
-    encodings: FileEncodings,
+    encodings: Arc<FileEncodings>,
 }
 
 /// The contents of a file, and the state they were read in.
@@ -88,12 +88,12 @@ pub(crate) enum FileError {
 
 impl Files {
     pub(crate) fn new(temp_files: TempFiles, guard: SettingsGuard) -> Self {
-        let encodings = FileEncodings::default();
+        let encodings = Arc::default();
         Self { locks: Locks::default(), temporary: temp_files, guard, encodings }
     }
 
     /// Takes these encodings for those of files.
-    pub(crate) fn with_encodings(self, encodings: FileEncodings) -> Self {
+    pub(crate) fn with_encodings(self, encodings: Arc<FileEncodings>) -> Self {
         Self { encodings, ..self }
     }
 

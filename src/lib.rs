@@ -39,8 +39,9 @@ pub(crate) mod processes;
 pub(crate) mod telemetry;
 pub(crate) mod workspace;
 
-// Files that are read again whenever they have changed; files that the server keeps for a
-// session.
+// The encodings of files that are named; files that are read again whenever they have changed;
+// files that the server keeps for a session.
+pub(crate) mod file_encodings;
 pub(crate) mod live_file;
 pub(crate) mod session_files;
 

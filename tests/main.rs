@@ -9,6 +9,7 @@ mod commands;
 mod crash;
 mod demo;
 mod documents;
+mod file_encodings;
 mod frontends;
 mod hooks;
 mod hostile;

@@ -17,6 +17,7 @@ use self::instructions::{InstructionFile, ReadInstructions};
 use super::beginning::HistoryPiece;
 use super::message;
 use crate::definitions::SkillDefinition;
+use crate::file_encodings::FileEncodings;
 use crate::permissions::{AccessKind, MayLeadOut, Mode, UnaskedFiles};
 use crate::reminder::Reminder;
 use crate::text::printable_path;
@@ -70,10 +71,15 @@ pub(crate) struct WorkspaceWords {
 
 impl WorkspaceWords {
     /// Reads them. Files outside the roots count only in a trusted workspace. Blocks.
-    pub(crate) fn read(files: &UnaskedFiles, home: &Path, is_trusted: bool) -> Self {
+    pub(crate) fn read(
+        files: &UnaskedFiles,
+        encodings: &FileEncodings,
+        home: &Path,
+        is_trusted: bool,
+    ) -> Self {
         let may_lead_out = if is_trusted { MayLeadOut::Yes } else { MayLeadOut::No };
         let ReadInstructions { files: instructions, odd } =
-            instructions::read(files, home, may_lead_out);
+            instructions::read(files, encodings, home, may_lead_out);
         Self { branch: branch::branch(files), instructions, odd }
     }
 }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use super::{languages, readable, state_dir, workspace_servers};
 use crate::config::{Config, ConfigError, Loaded, Secrets};
 use crate::definitions::Definitions;
+use crate::file_encodings::FileEncodings;
+use crate::files::Files;
 use crate::files::settings_guard::{SettingsFault, SettingsGuard};
-use crate::files::{FileEncodings, Files};
 use crate::hooks::{self, HookFailures, HookPrograms, Hooks};
 use crate::lsp::LanguageServers;
 use crate::mcp::{McpLauncher, McpReach, McpSandboxes, McpServers, McpSettings};
@@ -107,8 +108,8 @@ impl Services {
         let reach = McpReach { launcher: mcp_launcher, own: own_endpoints.clone() };
         let servers = McpServers::new(mcp, reach, &config.server.state_dir);
         let servers = has_servers.then_some(servers);
-        let user_dir = config.claude_user_dir.path();
-        let definitions = Arc::new(Definitions::new(user_dir, Arc::clone(&settings_files)));
+        let encodings = Arc::new(FileEncodings::new(&config.tools.files));
+        let definitions = definitions(config, &settings_files, &encodings);
         let temp_files = state_dir::temp_files(&config.server.state_dir);
         let memory_budget = MemoryBudget::new(config.limits.buffers);
         let hooks = HookPrograms {
@@ -130,7 +131,7 @@ impl Services {
         let search = search(config, secrets)?;
         let languages = languages::servers(config, environment, &runner, &sandbox, &settings_files);
         let tools = Toolset::new(builtin::list(&builtin::Services {
-            files: files(config, temp_files, file),
+            files: files(temp_files, file, encodings),
             runner,
             sandbox: sandbox.clone(),
             sandbox_escape: config.sandbox.offers_escape(),
@@ -279,9 +280,18 @@ fn permissions(
         .map_err(ServiceError::SettingsFile)
 }
 
-/// What changes files, and knows the encodings that the configuration names.
-fn files(config: &Config, temp_files: TempFiles, file: Option<&Path>) -> Arc<Files> {
-    let encodings = FileEncodings::new(&config.tools.files);
+/// The definitions of the server's user and of the workspaces.
+fn definitions(
+    config: &Config,
+    settings_files: &Arc<SettingsFiles>,
+    encodings: &Arc<FileEncodings>,
+) -> Arc<Definitions> {
+    let definitions = Definitions::new(config.claude_user_dir.path(), Arc::clone(settings_files));
+    Arc::new(definitions.with_encodings(Arc::clone(encodings)))
+}
+
+/// What changes files, and knows the encodings that are named for them.
+fn files(temp_files: TempFiles, file: Option<&Path>, encodings: Arc<FileEncodings>) -> Arc<Files> {
     Arc::new(Files::new(temp_files, settings_guard(file)).with_encodings(encodings))
 }
 

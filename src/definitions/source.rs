@@ -10,11 +10,13 @@ use std::io::{self, ErrorKind};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
 use super::DefinitionScope;
 use crate::encoding::{self, Binary, DecodedText};
+use crate::file_encodings::FileEncodings;
 use crate::live_file;
 use crate::named_file;
 use crate::ownership::Ownership;
@@ -35,6 +37,7 @@ pub(super) struct Source {
     pub(super) scope: DefinitionScope,
     /// What links must not lead out of.
     root: Workspace,
+    encodings: Arc<FileEncodings>,
     /// The place's path below the root.
     below: &'static str,
     seen: RefCell<Vec<(PathBuf, SeenVersion)>>,
@@ -60,13 +63,17 @@ pub(super) struct Entry {
 }
 
 impl Source {
-    pub(super) fn new(scope: DefinitionScope, root: Workspace) -> Self {
+    pub(super) fn new(
+        scope: DefinitionScope,
+        root: Workspace,
+        encodings: Arc<FileEncodings>,
+    ) -> Self {
         let below = match scope {
             DefinitionScope::User => "",
             DefinitionScope::Workspace => ".claude",
         };
         let (seen, left) = (RefCell::default(), Cell::new(MAX_ENTRIES));
-        Self { scope, root, below, seen, left }
+        Self { scope, root, encodings, below, seen, left }
     }
 
     /// The path below the root of a directory of the place.
@@ -197,7 +204,8 @@ impl Source {
             let (bytes, metadata) =
                 named_file::read_open(&file, most).map_err(|error| error.to_string())?;
             self.check(&metadata)?;
-            let text = encoding::text_of(&bytes, true);
+            let declared = || self.encodings.declared(&self.whole_path(path));
+            let text = encoding::text_of(&bytes, true, declared);
             let text = text.map_err(|Binary(what)| format!("is no text but {what}"))?;
             Ok((text, FileVersion::from_metadata(&metadata)))
         });

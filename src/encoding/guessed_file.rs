@@ -18,6 +18,12 @@ const MAX_COMPARED: usize = 4096;
 /// Top-level domains of countries whose usual encodings are told as possible ones.
 const DOMAINS: [&[u8]; 9] = [b"cn", b"tw", b"jp", b"kr", b"ru", b"de", b"pl", b"gr", b"tr"];
 
+/// Of so many characters that are not ASCII, one may be broken in a likely encoding.
+const MAX_BROKEN_SHARE: usize = 8;
+
+/// The least byte that goes on with a character of several bytes.
+const LEAST_SECOND: u8 = b'0';
+
 /// The most possible encodings that are told.
 const MAX_TOLD: usize = 5;
 
@@ -186,16 +192,23 @@ fn offsets_in_file(bytes: &[u8], encoding: Encoding, offsets: &[usize]) -> Optio
     Some(found)
 }
 
-/// The encodings with characters of several bytes that the whole file is valid in.
+/// The encodings with characters of several bytes that the file may be in: it is valid in them, a
+/// few bytes aside.
 fn possible_multibyte(bytes: &[u8], encoding: Encoding) -> Vec<Charset> {
     if encoding.newline() != Newline::Byte {
         // In those, each character of ASCII would have a NUL beside it.
         return Vec::new();
     }
-    let is_valid = |charset: &Charset| {
-        charset.decode_without_bom_handling_and_without_replacement(bytes).is_some()
+    let is_likely = |charset: &Charset| {
+        let (text, is_damaged) = charset.decode_without_bom_handling(bytes);
+        if !is_damaged {
+            return true;
+        }
+        let foreign = text.chars().filter(|character| !character.is_ascii()).count();
+        let broken = text.matches(char::REPLACEMENT_CHARACTER).count();
+        broken * MAX_BROKEN_SHARE <= foreign
     };
-    [GBK, BIG5, EUC_JP, SHIFT_JIS, EUC_KR].into_iter().filter(is_valid).collect()
+    [GBK, BIG5, EUC_JP, SHIFT_JIS, EUC_KR].into_iter().filter(is_likely).collect()
 }
 
 /// Whether a character begins at each of these offsets, which ascend, or the file ends there.
@@ -209,16 +222,18 @@ fn are_borders(charset: Charset, bytes: &[u8], offsets: &[usize]) -> bool {
     })
 }
 
-/// The bytes of the first character of `rest`, which is valid and not empty.
+/// The bytes of the first character of `rest`, which is not empty. A broken one has one byte, so
+/// that none takes a line end.
 fn character_length(charset: Charset, rest: &[u8]) -> usize {
     let second = rest.get(1).copied().unwrap_or(0);
     let length = match (charset.name(), rest[0]) {
         ("UTF-16LE", _) if (0xd8..0xdc).contains(&second) => 4,
         ("UTF-16BE", 0xd8..0xdc) => 4,
+        ("UTF-16LE" | "UTF-16BE", _) => 2,
+        _ if second < LEAST_SECOND => 1,
         ("EUC-JP", 0x8f) => 3,
         ("GBK", 0x81..=0xfe) if second.is_ascii_digit() => 4,
-        ("UTF-16LE" | "UTF-16BE", _)
-        | ("EUC-JP", 0x8e | 0xa1..=0xfe)
+        ("EUC-JP", 0x8e | 0xa1..=0xfe)
         | ("Shift_JIS", 0x81..=0x9f | 0xe0..=0xfc)
         | ("GBK" | "Big5" | "EUC-KR", 0x81..=0xfe) => 2,
         _ => 1,
@@ -295,6 +310,24 @@ mod tests {
         let wanted = shown.replace('\\', "/");
         let refused = rewritten(&bytes, latin, shown.as_bytes(), wanted.as_bytes());
         assert_eq!((refused, bytes[at]), (Err(GuessError::AmidCharacter), b'\\'));
+    }
+
+    #[test]
+    fn files_1_a_broken_byte_does_not_rule_an_encoding_out() {
+        // The second byte of the character behind `sum` is a bar in GBK.
+        let words = "结果变量密码函数参数结束打开串口关闭窗口";
+        let (words, _, _) = GBK.encode(words);
+        let bytes = [b"/* ", &words[..], b" */\nsum\x81| ok\n\xff\nend\n"].concat();
+        let latin =
+            Encoding { charset: encoding_rs::WINDOWS_1252, has_mark: false, is_guess: true };
+        let (shown, _) = latin.decode(&bytes);
+        let written = |old: &str, new: &str| {
+            let wanted = shown.replace(old, new);
+            rewritten(&bytes, latin, shown.as_bytes(), wanted.as_bytes())
+        };
+        assert_eq!(written("|", "/"), Err(GuessError::AmidCharacter));
+        let expected = [b"/* ", &words[..], b" */\nsum\x81| ok\n\xff\nthe end\n"].concat();
+        assert_eq!(written("end", "the end"), Ok(expected));
     }
 
     #[test]

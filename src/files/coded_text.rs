@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::encoding::{DeclaredEncoding, Encoding, GuessError};
+use crate::encoding::{DeclaredEncoding, Encoding, GuessError, Unmappable};
 
 /// Who says in which encoding a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub(crate) struct CodedText<'a> {
     bytes: &'a [u8],
     text: Cow<'a, [u8]>,
     encoding: Encoding,
+    declaration: Option<Declaration>,
 }
 
 impl<'a> CodedText<'a> {
@@ -43,10 +44,11 @@ impl<'a> CodedText<'a> {
         }
         if encoding.is_utf_8() {
             let text = &bytes[encoding.mark().len()..];
-            return Ok(Self { bytes, text: Cow::Borrowed(text), encoding });
+            return Ok(Self { bytes, text: Cow::Borrowed(text), encoding, declaration });
         }
         let (text, is_damaged) = encoding.decode(bytes);
-        let coded = Self { bytes, text: Cow::Owned(text.into_owned().into_bytes()), encoding };
+        let text = Cow::Owned(text.into_owned().into_bytes());
+        let coded = Self { bytes, text, encoding, declaration };
         // If the text does not convert back to the same bytes, writing it would damage parts
         // of the file that the change does not touch.
         let is_kept = || {
@@ -73,7 +75,7 @@ impl<'a> CodedText<'a> {
     ) -> Result<Vec<u8>, String> {
         let declared = declaration.map(|it| it.encoding().for_new_file());
         let encoding = declared.unwrap_or(Encoding::UTF_8);
-        Self { bytes: b"", text: Cow::Borrowed(b""), encoding }.encode(text)
+        Self { bytes: b"", text: Cow::Borrowed(b""), encoding, declaration }.encode(text)
     }
 
     /// The text in UTF-8. Of a file in UTF-8 these are its bytes, valid or not.
@@ -96,9 +98,24 @@ impl<'a> CodedText<'a> {
                 mark => [mark, &new].concat(),
             });
         }
-        encoding.encode(&String::from_utf8_lossy(&new)).map_err(|error| {
-            format!("the file is in {}, which has no {:?}", encoding.name(), error.0)
-        })
+        let encoded = encoding.encode(&String::from_utf8_lossy(&new));
+        encoded.map_err(|Unmappable(odd)| self.without_character(odd))
+    }
+
+    /// Says that the file's encoding does not have a character, and whose word it is that the
+    /// file is in that.
+    fn without_character(&self, odd: char) -> String {
+        let name = self.encoding.name();
+        match self.declaration {
+            Some(Declaration::Other(_)) if self.bytes.is_ascii() => format!(
+                "text that is not ASCII would be written in {name} there, as `.editorconfig`, the \
+                 setting tools.files.encoding or an earlier call names it, and {name} has no \
+                 {odd:?}. To have the file in another encoding, name that, such as `\"encoding\": \
+                 \"utf-8\"`"
+            ),
+            Some(Declaration::Call(_)) => format!("{name}, which `encoding` names, has no {odd:?}"),
+            _ => format!("the file is in {name}, which has no {odd:?}"),
+        }
     }
 
     /// Says that the encoding is a guess, and how to make it certain.
@@ -122,8 +139,8 @@ impl<'a> CodedText<'a> {
         format!(
             "{what}, and the encoding of the file is not certain ({name} was guessed{also}). Only \
              ASCII is written on a guess. If you know the encoding, call again with it, such as \
-             `\"encoding\": \"{name}\"`; the setting tools.files.encoding names it for all files \
-             of a kind"
+             `\"encoding\": \"{name}\"`; `charset` in an `.editorconfig` or the setting \
+             tools.files.encoding names it for all files of a kind"
         )
     }
 
@@ -227,17 +244,18 @@ mod tests {
             let is_certain = !coded.encoding.is_guess();
             prop_assert!(!is_certain || str::from_utf8(&bytes).is_ok());
             let shown = String::from_utf8_lossy(coded.text()).into_owned();
-            let wanted = changed(&shown, ends, new);
-
-            match coded.encode(Cow::Borrowed(wanted.as_bytes())) {
-                Ok(written) if !is_certain => {
-                    let (text, is_damaged) = charset.decode_without_bom_handling(&written);
-                    prop_assert!(!is_damaged, "{text}");
-                    let is_known = |c: char| c.is_ascii() || source.text.contains(c);
-                    prop_assert!(text.chars().all(is_known), "{text}");
+            // What an Edit makes of it, and what a Write by somebody who knows the true text.
+            for wanted in [changed(&shown, ends, new), format!("{}{new}", source.text)] {
+                match coded.encode(Cow::Borrowed(wanted.as_bytes())) {
+                    Ok(written) if !is_certain => {
+                        let (text, is_damaged) = charset.decode_without_bom_handling(&written);
+                        prop_assert!(!is_damaged, "{text}");
+                        let is_known = |c: char| c.is_ascii() || source.text.contains(c);
+                        prop_assert!(text.chars().all(is_known), "{text}");
+                    }
+                    Ok(_) => {}
+                    Err(why) => prop_assert!(why.contains("was guessed"), "{why}"),
                 }
-                Ok(_) => {}
-                Err(why) => prop_assert!(why.contains("was guessed"), "{why}"),
             }
             let given = DeclaredEncoding::parse(source.label).unwrap();
             let certain = CodedText::decode(&bytes, Some(Declaration::Call(given)));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use self::changes::{Found, Observation, Suspect};
+use super::coded_text::Declaration;
 use super::watcher::Marks;
 use crate::encoding::DeclaredEncoding;
 use crate::sync;
@@ -190,9 +191,10 @@ impl ReadState {
         self.lock().files.get(path).and_then(|file| file.encoding)
     }
 
-    /// A call has named the encoding of a known file. What was shown of it so far may have been
-    /// something else.
-    pub(crate) fn declare_encoding(&self, path: &Path, encoding: DeclaredEncoding) {
+    /// If a call has named the encoding of a known file, keeps that. What was shown of the file so
+    /// far may have been something else.
+    pub(crate) fn keep_declaration(&self, path: &Path, declaration: Option<Declaration>) {
+        let Some(Declaration::Call(encoding)) = declaration else { return };
         if let Some(file) = self.lock().files.get_mut(path)
             && file.encoding != Some(encoding)
         {

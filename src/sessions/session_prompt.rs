@@ -38,7 +38,7 @@ impl Sessions {
         let (definitions, home) = (Arc::clone(&self.definitions), self.home.clone());
         let read = move |files: &UnaskedFiles| {
             let set = definitions.current(files.workspace());
-            let words = WorkspaceWords::read(files, &home, set.is_trusted);
+            let words = WorkspaceWords::read(files, definitions.encodings(), &home, set.is_trusted);
             for OddInstructions { path, reason, is_left_out } in &words.odd {
                 definitions.log_instructions(path, reason, *is_left_out);
             }

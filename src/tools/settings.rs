@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::builtin::bash;
-use crate::files::EncodingSettings;
+use crate::file_encodings::EncodingSettings;
 
 /// Characters of all answers of one round. If they have more, the largest are cut first.
 const MAX_ROUND_CHARS: usize = 200_000;

@@ -141,7 +141,7 @@ fn is_of_binaries(essence: &str) -> bool {
 fn is_readable(body: &[u8], must_be_sure: bool) -> bool {
     let sample = &body[..body.len().min(SAMPLE_BYTES)];
     let is_whole = sample.len() == body.len();
-    let Ok(decoded) = encoding::text_of(sample, is_whole) else { return false };
+    let Ok(decoded) = encoding::text_of(sample, is_whole, || None) else { return false };
     if must_be_sure && decoded.doubt.is_some() {
         return false;
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::imports::imports;
 use crate::encoding::{self, Binary};
+use crate::file_encodings::FileEncodings;
 use crate::permissions::{MayLeadOut, UnaskedFiles};
 use crate::text::{prefix, without_hidden};
 use crate::workspace::{FileId, absolute_from_home};
@@ -50,11 +51,13 @@ pub(super) struct ReadInstructions {
 /// Blocks.
 pub(super) fn read(
     files: &UnaskedFiles,
+    encodings: &FileEncodings,
     home: &Path,
     may_lead_out: MayLeadOut,
 ) -> ReadInstructions {
     let mut reader = Reader {
         files,
+        encodings,
         home,
         may_lead_out,
         found: ReadInstructions::default(),
@@ -70,6 +73,7 @@ pub(super) fn read(
 
 struct Reader<'a> {
     files: &'a UnaskedFiles,
+    encodings: &'a FileEncodings,
     home: &'a Path,
     may_lead_out: MayLeadOut,
     found: ReadInstructions,
@@ -118,7 +122,8 @@ impl Reader<'_> {
 
     /// The text of these bytes, and a word of what is odd about them.
     fn decoded(&mut self, path: &Path, bytes: &[u8], is_cut: bool) -> Option<String> {
-        let (text, reason) = match encoding::text_of(bytes, !is_cut) {
+        let declared = || self.encodings.declared(path);
+        let (text, reason) = match encoding::text_of(bytes, !is_cut, declared) {
             Ok(decoded) => (Some(decoded.text), decoded.doubt),
             Err(Binary(what)) => (None, Some(format!("is no text but {what}"))),
         };

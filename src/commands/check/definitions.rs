@@ -39,8 +39,10 @@ async fn odd_instructions(
     is_trusted: bool,
 ) -> Vec<String> {
     let permissions = services.permissions.with_workspace(Arc::clone(workspace));
-    let home = services.home.clone();
-    let read = move |files: &UnaskedFiles| WorkspaceWords::read(files, &home, is_trusted).odd;
+    let (definitions, home) = (Arc::clone(&services.definitions), services.home.clone());
+    let read = move |files: &UnaskedFiles| {
+        WorkspaceWords::read(files, definitions.encodings(), &home, is_trusted).odd
+    };
     // The disk does not answer: the server will say so.
     let odd = permissions.read_unasked(read).await.unwrap_or_default();
     let line = |it: OddInstructions| {

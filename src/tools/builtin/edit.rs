@@ -146,8 +146,8 @@ fn edit(
         let new = computed(target, current, freshness, &wanted, context)?;
         settings_check::checked(files, target, current, new)
     });
-    if let (Ok(_), Some(Declaration::Call(encoding))) = (&edited, wanted.declaration) {
-        state.declare_encoding(target.real_path(), encoding);
+    if edited.is_ok() {
+        state.keep_declaration(target.real_path(), wanted.declaration);
     }
     edited.map_err(ToolError::from)
 }
@@ -289,9 +289,7 @@ fn change(
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let coded = CodedText::decode(&current.bytes, wanted.declaration)
         .map_err(|error| refused(target, &error))?;
-    if let Some(Declaration::Call(encoding)) = wanted.declaration {
-        context.agent.read_state.declare_encoding(target.real_path(), encoding);
-    }
+    context.agent.read_state.keep_declaration(target.real_path(), wanted.declaration);
     let modified = || FileError::Modified(target.path().to_owned());
     let (replacements, cancelled) = (&wanted.replacements, &context.cancelled);
     let outcome = match apply_all(coded.text(), replacements, MAX_WORK_BYTES, cancelled) {

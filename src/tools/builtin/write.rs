@@ -139,8 +139,8 @@ fn write(
         let new = computed(target, current, freshness, &wanted, call)?;
         settings_check::checked(files, target, current, new)
     });
-    if let (Ok(_), Some(Declaration::Call(encoding))) = (&written, wanted.declaration) {
-        state.declare_encoding(target.real_path(), encoding);
+    if written.is_ok() {
+        state.keep_declaration(target.real_path(), wanted.declaration);
     }
     written.map_err(ToolError::from)
 }
@@ -183,9 +183,7 @@ fn updated(
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
     let coded = CodedText::decode(&current.bytes, wanted.declaration)
         .map_err(|error| refused(target, &error))?;
-    if let Some(Declaration::Call(encoding)) = wanted.declaration {
-        call.agent.read_state.declare_encoding(target.real_path(), encoding);
-    }
+    call.agent.read_state.keep_declaration(target.real_path(), wanted.declaration);
     let old = String::from_utf8_lossy(coded.text());
     let new = line_ends::like(&old, wanted.content);
     // A byte order mark is written where the file has one, so one that the model wrote is dropped.
@@ -303,8 +301,8 @@ mod tests {
             let input = json!({ "file_path": "a.txt", "content": content, "encoding": encoding });
             workspace.call(Write::new(Arc::default()), input)
         };
-        assert_snapshot!(write("gr\u{fc}n 字", "").await, @r#"Error: $WORKSPACE/a.txt: '字' is not ASCII, and the encoding of the file is not certain (windows-1252 was guessed, and it may be gbk, big5, shift_jis or iso-8859-2). Only ASCII is written on a guess. If you know the encoding, call again with it, such as `"encoding": "windows-1252"`; the setting tools.files.encoding names it for all files of a kind. Nothing was written"#);
-        assert_snapshot!(write("gr\u{fc}n 字", "latin1").await, @"Error: $WORKSPACE/a.txt: the file is in windows-1252, which has no '字'. Nothing was written");
+        assert_snapshot!(write("gr\u{fc}n 字", "").await, @r#"Error: $WORKSPACE/a.txt: '字' is not ASCII, and the encoding of the file is not certain (windows-1252 was guessed, and it may be gbk, big5, shift_jis or iso-8859-2). Only ASCII is written on a guess. If you know the encoding, call again with it, such as `"encoding": "windows-1252"`; `charset` in an `.editorconfig` or the setting tools.files.encoding names it for all files of a kind. Nothing was written"#);
+        assert_snapshot!(write("gr\u{fc}n 字", "latin1").await, @"Error: $WORKSPACE/a.txt: windows-1252, which `encoding` names, has no '字'. Nothing was written");
         assert_snapshot!(write("x", "latin9000").await, @r#"Error: invalid input: encoding "latin9000" is not known; give a name such as "gbk", "shift_jis" or "windows-1252""#);
         assert!(write("für\n", "latin1").await.starts_with("Updated "));
         assert_eq!(workspace.read("a.txt"), b"f\xfcr\n");

@@ -1,4 +1,6 @@
-//! The encodings that a setting names for files.
+//! The encodings that somebody names for files: the configuration, or an `.editorconfig`.
+
+mod editor_config;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,8 +45,13 @@ impl FileEncodings {
         Self { by_glob: entries.filter_map(|(glob, name)| read(glob, name).ok()).collect() }
     }
 
-    /// The encoding that is named for a file. Of several globs the longest counts.
+    /// The encoding that is named for a file. Of several globs the longest counts, and where none
+    /// fits, `.editorconfig`. Reads from disk.
     pub(crate) fn declared(&self, path: &Path) -> Option<DeclaredEncoding> {
+        self.configured(path).or_else(|| editor_config::encoding(path))
+    }
+
+    fn configured(&self, path: &Path) -> Option<DeclaredEncoding> {
         let fitting = self.by_glob.iter().filter(|(glob, _)| glob.fits(path));
         let longest = fitting.max_by_key(|(glob, _)| glob.matcher.glob().glob().len());
         longest.map(|(_, encoding)| *encoding)
