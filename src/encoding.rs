@@ -10,7 +10,7 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
 
 pub(crate) use self::declared::DeclaredEncoding;
-pub(crate) use self::guessed_file::GuessError;
+pub(crate) use self::guessed_file::{GuessError, Reading};
 use crate::text::BYTE_ORDER_MARK;
 
 type Charset = &'static encoding_rs::Encoding;
@@ -201,9 +201,9 @@ impl Encoding {
         self.is_utf_8() && !self.has_mark
     }
 
-    /// The names of encodings that a file with these bytes may have, other than this guess.
-    pub(crate) fn alternatives(&self, bytes: &[u8]) -> Vec<&'static str> {
-        guessed_file::alternatives(bytes, *self)
+    /// How a file with these bytes reads in this guess, and in other encodings that it may have.
+    pub(crate) fn readings(&self, bytes: &[u8]) -> Vec<Reading> {
+        guessed_file::readings(bytes, *self)
     }
 
     /// The bytes of a file whose encoding is this guess, when its text is `new`. `old` is its text

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, SHIFT_JIS};
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, KOI8_R, KOI8_U, SHIFT_JIS};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 use super::{Charset, Detector, Encoding, Newline};
@@ -25,7 +25,10 @@ const MAX_BROKEN_SHARE: usize = 8;
 const LEAST_SECOND: u8 = b'0';
 
 /// The most possible encodings that are told.
-const MAX_TOLD: usize = 5;
+const MAX_TOLD: usize = 8;
+
+/// The most characters that show how a file reads.
+const MAX_SAMPLE: usize = 12;
 
 /// Why a file whose encoding is a guess cannot become what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,18 +78,48 @@ pub(super) fn rewritten(
     Ok(written)
 }
 
-/// The names of encodings that the file may be in, other than the guessed one.
-pub(super) fn alternatives(bytes: &[u8], encoding: Encoding) -> Vec<&'static str> {
+/// How a file reads in an encoding that it may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reading {
+    /// The encoding's name.
+    pub(crate) encoding: &'static str,
+    /// The first characters that are not ASCII, and what stands between them.
+    pub(crate) sample: String,
+}
+
+/// How the file reads in the guessed encoding, and in others that it may be in.
+pub(super) fn readings(bytes: &[u8], encoding: Encoding) -> Vec<Reading> {
     let detector = Detector::fed(bytes, true);
     let by_country = DOMAINS.iter().map(|domain| detector.guess(Some(domain)));
-    let mut names: Vec<&'static str> = Vec::new();
-    for charset in possible_multibyte(bytes, encoding).into_iter().chain(by_country) {
-        if charset.name() != encoding.name() && !names.contains(&charset.name()) {
-            names.push(charset.name());
+    // The detector takes the one for the other, which has the same letters.
+    let as_russian = (encoding.charset == KOI8_U).then_some(KOI8_R);
+    let mut charsets = vec![encoding.charset];
+    let possible = possible_multibyte(bytes, encoding).into_iter();
+    for charset in as_russian.into_iter().chain(possible).chain(by_country) {
+        if !charsets.contains(&charset) {
+            charsets.push(charset);
         }
     }
-    names.truncate(MAX_TOLD);
-    names
+    charsets.truncate(MAX_TOLD);
+    let is_wide = encoding.newline() != Newline::Byte;
+    let words = if is_wide { bytes } else { first_words(bytes) };
+    let reading = |charset: Charset| {
+        let (text, _) = charset.decode_without_bom_handling(words);
+        let foreign = text.chars().skip_while(char::is_ascii);
+        let shown = foreign.filter(|character| !character.is_control());
+        Reading { encoding: charset.name(), sample: shown.take(MAX_SAMPLE).collect() }
+    };
+    charsets.into_iter().map(reading).collect()
+}
+
+/// The bytes from the first one that is not ASCII to the last such one of its line.
+fn first_words(bytes: &[u8]) -> &[u8] {
+    let Some(start) = bytes.iter().position(|byte| !byte.is_ascii()) else { return b"" };
+    let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some(last) = line.iter().rposition(|byte| !byte.is_ascii()) else { return b"" };
+    // The second byte of a character may be one of ASCII's.
+    let is_open = line.get(last + 1).is_some_and(|next| LEAST_SECOND < *next);
+    &line[..=last + usize::from(is_open)]
 }
 
 fn ascii_in(encoding: Encoding, text: &[u8]) -> Vec<u8> {

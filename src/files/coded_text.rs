@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::encoding::{DeclaredEncoding, Encoding, GuessError, Unmappable};
+use crate::encoding::{DeclaredEncoding, Encoding, GuessError, Reading, Unmappable};
 
 /// Who says in which encoding a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,21 +126,22 @@ impl<'a> CodedText<'a> {
                 "the change may begin or end within a character".to_owned()
             }
         };
-        let others = self.encoding.alternatives(self.bytes);
+        let mut readings = self.encoding.readings(self.bytes).into_iter().map(|reading| {
+            let Reading { encoding, sample } = reading;
+            format!("{} ({sample})", encoding.to_lowercase())
+        });
+        let guess = readings.next().unwrap_or_else(|| self.name());
+        let others: Vec<String> = readings.collect();
         let also = match others.split_last() {
             None => String::new(),
-            Some((last, [])) => format!(", and it may be {}", last.to_lowercase()),
-            Some((last, others)) => {
-                let others = others.join(", ").to_lowercase();
-                format!(", and it may be {others} or {}", last.to_lowercase())
-            }
+            Some((last, [])) => format!("; it may be {last}"),
+            Some((last, others)) => format!("; it may be {} or {last}", others.join(", ")),
         };
-        let name = self.name();
         format!(
-            "{what}, and the encoding of the file is not certain ({name} was guessed{also}). Only \
-             ASCII is written on a guess. If you know the encoding, call again with it, such as \
-             `\"encoding\": \"{name}\"`; `charset` in an `.editorconfig` or the setting \
-             tools.files.encoding names it for all files of a kind"
+            "{what}, and the encoding of the file is not certain. {guess} was guessed{also}: in \
+             parentheses is how its first words read in each. Only ASCII is written on a guess. If \
+             you know the encoding, call again with its name as `encoding`; `charset` in an \
+             `.editorconfig` or the setting tools.files.encoding names it for all files of a kind"
         )
     }
 
@@ -272,7 +273,8 @@ mod tests {
         let coded = CodedText::decode(&bytes, None).unwrap();
         let wanted = String::from_utf8_lossy(coded.text()).replace("int x;", "int x; // 修改");
         let refusal = coded.encode(Cow::Borrowed(wanted.as_bytes())).unwrap_err();
-        for part in ["'修' is not ASCII", "not certain", "was guessed", "`\"encoding\": ", "gbk"] {
+        let gbk = "gbk (变量)";
+        for part in ["'修' is not ASCII", "not certain", "was guessed", "as `encoding`", gbk] {
             assert!(refusal.contains(part), "{part}: {refusal}");
         }
         let named = Declaration::Call(DeclaredEncoding::parse("gbk").unwrap());
