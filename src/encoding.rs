@@ -3,6 +3,7 @@
 
 mod declared;
 mod guessed_file;
+mod named_within;
 
 use std::borrow::Cow;
 
@@ -187,7 +188,10 @@ impl Encoding {
             false if is_mostly_control(sample) => Err(BINARY),
             false if is_utf_8(sample, is_whole) => Ok(Self::UTF_8),
             false if is_mostly_utf_8(sample) => Ok(Self::guess(UTF_8)),
-            false => Ok(Self::guess(Detector::fed(sample, is_whole).guess(None))),
+            false => Ok(Self::guess(
+                named_within::charset(sample, is_whole)
+                    .unwrap_or_else(|| Detector::fed(sample, is_whole).guess(None)),
+            )),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use encoding_rs::{REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
 
-use super::{Charset, Encoding};
+use super::{Charset, Encoding, Newline};
 
 /// An encoding that a file is said to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +46,17 @@ impl DeclaredEncoding {
         Self::parse(name).map(Some).ok_or_else(|| {
             format!(
                 "encoding {name:?} is not known; give a name such as \"gbk\", \"shift_jis\" or \
-                 \"windows-1252\""
+                 \"windows-1252\"; a file in another one can be changed by a program"
             )
         })
     }
 
     pub(crate) fn name(self) -> &'static str {
         self.charset.name()
+    }
+
+    pub(super) fn charset(self) -> Charset {
+        self.charset
     }
 
     /// Of a file that is there, and has no byte order mark.
@@ -73,6 +77,12 @@ impl DeclaredEncoding {
             return self.charset == UTF_8;
         }
         let encoding = self.unmarked();
+        let is_wide = encoding.newline() != Newline::Byte;
+        // Line ends and blanks of UTF-16 have a NUL byte. Without any, it is text of single bytes
+        // that would pass for other characters.
+        if is_wide && !sample.is_empty() && !sample.contains(&0) {
+            return false;
+        }
         let (text, is_damaged) = encoding.decode(sample);
         let is_cut_only = || {
             let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
@@ -126,5 +136,9 @@ mod tests {
         assert_eq!(read("变量".as_bytes(), Some(gbk)), ("UTF-8", false));
         assert_eq!(read(b"\xef\xbb\xbfa", Some(gbk)), ("UTF-8", false));
         assert_ne!(read(b"caf\xe9", Some(gbk)).0, "GBK");
+        let wide = DeclaredEncoding::parse("utf-16le").unwrap();
+        assert_eq!(read(b"plain\n", Some(wide)), ("UTF-8", false));
+        assert_ne!(read(b"caf\xe9 \n", Some(wide)).0, "UTF-16LE");
+        assert_eq!(read(b"\x2d\x4e\n\0", Some(wide)), ("UTF-16LE", false));
     }
 }

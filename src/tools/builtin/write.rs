@@ -303,7 +303,7 @@ mod tests {
         };
         assert_snapshot!(write("gr\u{fc}n 字", "").await, @r#"Error: $WORKSPACE/a.txt: '字' is not ASCII, and the encoding of the file is not certain. windows-1252 (üße aus Köln) was guessed; it may be gbk (e aus K鰈n, ), big5 (晧e aus K闤n, ), shift_jis (�e aus Kn, ) or iso-8859-2 (üße aus Köln): in parentheses is how its first words read in each. Only ASCII is written on a guess. If you know the encoding, call again with its name as `encoding`; `charset` in an `.editorconfig` or the setting tools.files.encoding names it for all files of a kind. Nothing was written"#);
         assert_snapshot!(write("gr\u{fc}n 字", "latin1").await, @"Error: $WORKSPACE/a.txt: windows-1252, which `encoding` names, has no '字'. Nothing was written");
-        assert_snapshot!(write("x", "latin9000").await, @r#"Error: invalid input: encoding "latin9000" is not known; give a name such as "gbk", "shift_jis" or "windows-1252""#);
+        assert_snapshot!(write("x", "latin9000").await, @r#"Error: invalid input: encoding "latin9000" is not known; give a name such as "gbk", "shift_jis" or "windows-1252"; a file in another one can be changed by a program"#);
         assert!(write("für\n", "latin1").await.starts_with("Updated "));
         assert_eq!(workspace.read("a.txt"), b"f\xfcr\n");
         // It is certain from now on.
