@@ -15,6 +15,7 @@ mod processes;
 mod refused;
 mod replacing;
 mod retries;
+mod shell_lines;
 mod slow;
 mod supervisors;
 mod values;

@@ -19,6 +19,8 @@ pub(super) use self::removals::is_critical;
 pub(crate) use self::risks::Risk;
 pub(crate) use self::summary::{CommandSummary, NamedCommand};
 
+use self::exit_codes::ExitOne;
+use self::heredocs::CutLine;
 use self::part::{Part, Redirect};
 use self::reach::Reached;
 
@@ -28,6 +30,7 @@ mod directories;
 mod discards;
 mod doubt;
 mod evaluating;
+mod exit_codes;
 mod expansions;
 mod fragments;
 mod globs;
@@ -35,6 +38,7 @@ mod heredocs;
 mod hidden;
 mod lexer;
 mod matching;
+mod meanings;
 mod networking;
 mod operands;
 mod part;
@@ -74,6 +78,11 @@ pub(crate) struct ParsedCommand {
     beyond_reading: Option<&'static str>,
     /// The parts run one after the other, each once.
     is_ordered: bool,
+    /// The names of programs mean what they do outside of the line.
+    keeps_meanings: bool,
+    /// How many words stand for the output of `cat`.
+    literals: usize,
+    exit_one: ExitOne,
     /// What deny and ask rules are compared with.
     texts: Vec<String>,
 }
@@ -106,11 +115,13 @@ fn parse_within(
 fn parse_parts(script: &str) -> Result<Vec<Part>, Doubt> {
     // A script is a piece of the line, whose parts are counted together with it.
     let mut steps = 0;
-    let tree = syntax::parse_tree(script, &mut || {
+    syntax::check_line(script)?;
+    let cut = CutLine::new(script)?.without_cat();
+    let tree = syntax::parse_tree(&cut.text, &mut || {
         steps += 1;
         steps < MAX_SCRIPT_STEPS
     })?;
-    Ok(collect::collect(&tree, script)?.parts)
+    Ok(collect::collect(&tree, &cut)?.parts)
 }
 
 /// How often the parser may report progress within a script. It does so every hundred steps.
@@ -118,13 +129,38 @@ const MAX_SCRIPT_STEPS: usize = 2_000;
 
 impl ParsedCommand {
     fn new(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Result<Self, Doubt> {
-        let tree = syntax::parse_tree(line, may_go_on)?;
-        let collect::Collected { parts, is_plain, beyond_reading, is_ordered } =
-            collect::collect(&tree, line)?;
+        syntax::check_line(line)?;
+        let cut = CutLine::new(line)?;
+        let tree = syntax::parse_tree(&cut.text, may_go_on)?;
+        let parsed = Self::of_tree(line, &tree, &cut)?;
+        if parsed.literals > 0 && !parsed.keeps_meanings {
+            return Self::of_tree(line, &tree, &cut.without_cat());
+        }
+        Ok(parsed)
+    }
+
+    fn of_tree(line: &str, tree: &tree_sitter::Tree, cut: &CutLine<'_>) -> Result<Self, Doubt> {
+        let collected = collect::collect(tree, cut)?;
+        let collect::Collected { parts, is_plain, beyond_reading, is_ordered, .. } = collected;
         let reached = reach::reached(&parts)?;
         let texts = matching::texts(line, reached.iter().map(|reached| &reached.part));
+        let keeps_meanings = !collected.defines_function && !meanings::change(&reached);
+        let is_decided = exit_codes::has_decisive(&reached);
+        let exit_one = if is_decided { ExitOne::Failure } else { collected.exit_one };
         let line = line.to_owned();
-        Ok(Self { line, parts, reached, is_plain, beyond_reading, is_ordered, texts })
+        let literals = collected.literals;
+        Ok(Self {
+            line,
+            parts,
+            reached,
+            is_plain,
+            beyond_reading,
+            is_ordered,
+            keeps_meanings,
+            literals,
+            exit_one,
+            texts,
+        })
     }
 
     /// The first part for which this holds, behind wrappers too, as written.

@@ -75,6 +75,8 @@ pub(super) struct CommandAnalysis {
     pub(super) risks: Vec<Risk>,
     /// A program of the line that PATH leads to below a root, where anybody may have put it.
     planted: Option<PathBuf>,
+    /// Whether a part of it may run outside of the roots.
+    may_leave: bool,
     /// Whether it only reads, as far as that is known.
     reading: Reading,
     /// What a reader could show where the sandbox has no masks.
@@ -138,6 +140,12 @@ impl OpenedCommand {
     /// of no use then, git would keep its locks, and what is not understood might be either.
     pub(crate) fn may_go_on_alone(&self) -> bool {
         self.analysis.parsed.as_ref().is_ok_and(ParsedCommand::may_go_on_alone)
+    }
+
+    /// Whether exit code 1 is an answer of the command that has given it, if the shell has reported
+    /// no failure of its own.
+    pub(crate) fn exit_one_is_an_answer(&self) -> bool {
+        self.analysis.parsed.as_ref().is_ok_and(ParsedCommand::exit_one_is_an_answer)
     }
 
     /// Whether a program of it is made to connect to other machines.
@@ -258,6 +266,12 @@ impl CommandAnalysis {
                 let planted = planted(&parsed, surroundings);
                 let reading = reading(&parsed, planted.as_deref(), &files, &unknown);
                 let possible_files = parsed.possible_files(&place);
+                let is_inside = |directory: &Path| {
+                    let real = fs::canonicalize(directory);
+                    let real = real.unwrap_or_else(|_| commands::normalized(directory));
+                    surroundings.roots.below(&real).is_some()
+                };
+                let may_leave = parsed.may_leave(&place, is_inside);
                 let of_parts = Self::of_parts(Ok(parsed));
                 Self {
                     files,
@@ -266,6 +280,7 @@ impl CommandAnalysis {
                     removals,
                     risks,
                     planted,
+                    may_leave,
                     reading,
                     possible_files,
                     ..of_parts
@@ -288,6 +303,7 @@ impl CommandAnalysis {
             removals: Vec::new(),
             risks: Vec::new(),
             planted: None,
+            may_leave: false,
             exposed: None,
             unseen: None,
             possible_files: Vec::new(),
@@ -332,8 +348,14 @@ impl CommandAnalysis {
 
     /// Whether allow rules together cover every part.
     pub(super) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
-        self.planted.is_none()
-            && self.parsed.as_ref().is_ok_and(|parsed| parsed.is_allowed_by(patterns))
+        let Ok(parsed) = &self.parsed else { return false };
+        // A rule for a program says nothing of other places than the workspace.
+        let is_allowed = if self.may_leave {
+            parsed.is_allowed_by_rules(patterns)
+        } else {
+            parsed.is_allowed_by(patterns)
+        };
+        self.planted.is_none() && is_allowed
     }
 
     /// Whether a program's name is known only when the command runs.

@@ -13,14 +13,27 @@ pub(crate) use self::forbidden::{is_forbidden, is_forbidden_to_server};
 /// `LD_*`, `BASH_ENV`, `NODE_OPTIONS`, `PYTHON*` and others that make programs run code.
 const TAKEN: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Nobody can use a pager or an editor, or answer a prompt.
-const SET: [(&str, &str); 6] = [
+/// Nobody can use a pager or an editor, or answer a prompt. What a command or the settings say
+/// weighs more, so `VISUAL` is not set: programs prefer it to `EDITOR`. An editor that does nothing
+/// leaves a text as it is, and a commit without a message then fails.
+const SET: [(&str, &str); 14] = [
     ("SHELL", "/bin/bash"),
     ("TERM", "dumb"),
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
-    ("GIT_EDITOR", "true"),
+    ("MANPAGER", "cat"),
+    ("SYSTEMD_PAGER", "cat"),
+    ("EDITOR", "true"),
     ("GIT_TERMINAL_PROMPT", "0"),
+    // Its questions wait even where there is no input.
+    ("DEBIAN_FRONTEND", "noninteractive"),
+    // These weigh more than the files of the user and the repository, which may name an editor with
+    // a window, and less than the variables and options of a command.
+    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_KEY_0", "core.editor"),
+    ("GIT_CONFIG_VALUE_0", r#"f() { eval "${VISUAL:-${EDITOR:-true}} \"\$@\""; }; f"#),
+    ("GIT_CONFIG_KEY_1", "sequence.editor"),
+    ("GIT_CONFIG_VALUE_1", r#"f() { eval "$(git var GIT_EDITOR) \"\$@\""; }; f"#),
 ];
 
 /// The variables by which programs of a confined command keep what they have built or downloaded,

@@ -12,6 +12,7 @@ pub(super) mod control_group;
 mod crowd;
 mod handover;
 mod launch;
+mod long_script;
 mod modes;
 mod private_memory;
 mod reaper;

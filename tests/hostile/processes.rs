@@ -166,11 +166,11 @@ async fn p5_nothing_asks_for_input() {
     }
     assert_eq!(
         shell
-            .run("tty; readlink /proc/$$/fd/0; echo $GIT_EDITOR")
+            .run("tty; readlink /proc/$$/fd/0; echo $EDITOR $MANPAGER; git var GIT_PAGER")
             .await
             .lines()
             .collect::<Vec<_>>(),
-        ["not a tty", "/dev/null", "true"]
+        ["not a tty", "/dev/null", "true cat", "cat"]
     );
 }
 
@@ -237,8 +237,7 @@ async fn p14_what_cannot_be_run_is_an_answer() {
 
     let long = "x".repeat(900_000);
     for (command, expected) in [
-        (format!(": {long}"), "too long for the system"),
-        (format!("/bin/true {long}"), "too long for the system"),
+        (format!("/bin/true {long}"), "Argument list too long"),
         ("echo a\0b".to_owned(), "NUL"),
         ("/no/such/program".to_owned(), "Exit code 127"),
         ("./alive.txt".to_owned(), "Exit code 127"),
@@ -249,15 +248,15 @@ async fn p14_what_cannot_be_run_is_an_answer() {
     }
 }
 
-/// A process that failed to become the command is large and takes a while to exit. It must not
-/// be taken for one that the command left behind.
+/// The process that becomes the command is large for a while. It must not be taken for one that
+/// the command left behind.
 #[tokio::test]
-async fn p14_a_command_that_never_started_leaves_no_orphan() {
+async fn p14_a_command_that_is_long_leaves_no_orphan() {
     let mut shell = Shell::start().await;
     let long = format!(": {}", "x".repeat(900_000));
     for _ in 0..20 {
         let answer = shell.run(&long).await;
-        assert!(answer.contains("too long for the system"), "{answer}");
+        assert_eq!(answer, "(Bash completed with no output)");
     }
 }
 

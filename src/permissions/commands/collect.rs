@@ -1,16 +1,22 @@
 //! Walks the syntax tree and collects the parts of a command line.
 
+use std::collections::HashMap;
+
 use tree_sitter::{Node, Tree};
 
 use super::Doubt;
+use super::exit_codes::ExitOne;
+use super::heredocs::CutLine;
 use super::hidden::check_hidden;
 use super::lexer::Item;
 use super::part::{Assignment, Part};
 use super::syntax::{children, outermost};
 use super::word::{Word, is_name};
 
+use self::exit_one::exit_one;
 use self::simple::holds_subscript;
 
+mod exit_one;
 mod simple;
 
 /// The node kinds of lines that can be proven read-only.
@@ -45,6 +51,11 @@ pub(super) struct Collected {
     pub(super) beyond_reading: Option<&'static str>,
     /// The parts run one after the other, each once.
     pub(super) is_ordered: bool,
+    /// A function is defined, which may have the name of a program.
+    pub(super) defines_function: bool,
+    /// How many words stand for the output of `cat`.
+    pub(super) literals: usize,
+    pub(super) exit_one: ExitOne,
 }
 
 /// The kinds of nodes whose parts run at once, again or later.
@@ -58,20 +69,55 @@ const UNORDERED_KINDS: [&str; 7] = [
     "function_definition",
 ];
 
-pub(super) fn collect(tree: &Tree, line: &str) -> Result<Collected, Doubt> {
+/// What a here-document's first line must not end in: bash would look for its body elsewhere.
+const SPANNING_KINDS: [&str; 10] = [
+    "string",
+    "raw_string",
+    "ansi_c_string",
+    "translated_string",
+    "command_substitution",
+    "process_substitution",
+    "expansion",
+    "arithmetic_expansion",
+    "array",
+    "comment",
+];
+
+pub(super) fn collect(tree: &Tree, cut: &CutLine<'_>) -> Result<Collected, Doubt> {
     let root = tree.root_node();
+    let line = cut.text.as_str();
     check_hidden(root, line)?;
-    let mut collector = Collector { line, parts: Vec::new() };
+    if !cut.replacements.is_empty() {
+        check_first_lines(root, cut)?;
+    }
+    let mut collector =
+        Collector { cut, line, parts: Vec::new(), of_nodes: HashMap::new(), literals: 0 };
     // The root leaves blanks at both ends out.
     collector.check_gap(0, root.start_byte())?;
     collector.check_gap(root.end_byte(), line.len())?;
     collector.visit(root, Context::default(), &[])?;
+    let met: usize = collector.parts.iter().map(|part| part.documents().count()).sum();
+    if met + collector.literals != cut.replacements.len() {
+        return Err(Doubt::Syntax);
+    }
+    let exit_one = exit_one(root, &collector);
     Ok(Collected {
+        exit_one,
+        defines_function: !outermost(root, &["function_definition"]).is_empty(),
+        literals: collector.literals,
         parts: collector.parts,
         is_plain: is_plain(root),
         beyond_reading: beyond_reading(root),
         is_ordered: outermost(root, &UNORDERED_KINDS).is_empty(),
     })
+}
+
+fn check_first_lines(node: Node<'_>, cut: &CutLine<'_>) -> Result<(), Doubt> {
+    let spans = SPANNING_KINDS.contains(&node.kind());
+    if spans && cut.holds_first_line_end(&node.byte_range()) {
+        return Err(Doubt::Syntax);
+    }
+    children(node).into_iter().try_for_each(|child| check_first_lines(child, cut))
 }
 
 /// The first thing in the tree that no list of programs can answer for.
@@ -95,8 +141,14 @@ struct Context {
 }
 
 struct Collector<'a> {
+    cut: &'a CutLine<'a>,
+    /// The cut text, which the tree is of.
     line: &'a str,
     parts: Vec<Part>,
+    /// The part of each node that is a simple command.
+    of_nodes: HashMap<usize, usize>,
+    /// How many here-documents stand for their text in a word.
+    literals: usize,
 }
 
 impl Collector<'_> {
@@ -112,7 +164,10 @@ impl Collector<'_> {
         let repeated = Context { is_repeated: true, ..inner };
         match node.kind() {
             "test_command" if self.text(node).starts_with("[[") => {
+                let index = self.parts.len();
                 self.evaluation(node, inner, "[[")?;
+                // What is substituted in it comes before.
+                self.of_nodes.insert(node.id(), self.parts.len().saturating_sub(1).max(index));
             }
             "command"
             | "declaration_command"
@@ -153,6 +208,11 @@ impl Collector<'_> {
 
     fn text(&self, node: Node<'_>) -> &str {
         &self.line[node.byte_range()]
+    }
+
+    /// The node as it is written in the line, with its here-documents.
+    fn written(&self, node: Node<'_>) -> String {
+        self.cut.written(node.byte_range()).to_owned()
     }
 
     /// Only blanks and line ends may stand between two nodes. The grammar also skips escaped
@@ -260,7 +320,7 @@ impl Collector<'_> {
     ) -> Result<(), Doubt> {
         let holds = |item: &Item| matches!(item, Item::Word(word) if holds_subscript(word));
         if items.iter().any(holds) {
-            let source = self.text(node).to_owned();
+            let source = self.written(node);
             self.push(Part { source, is_evaluation: true, ..Part::default() }, context)?;
         }
         Ok(())
@@ -306,7 +366,7 @@ impl Collector<'_> {
 
     /// `[[ … ]]`, `(( … ))` and the head of `for ((…))`: what they evaluate can run commands.
     fn evaluation(&mut self, node: Node<'_>, context: Context, name: &str) -> Result<(), Doubt> {
-        let source = self.text(node).to_owned();
+        let source = self.written(node);
         let inside = Word::unknown(source.trim_start_matches(name).trim_start());
         let words = vec![Word::plain(name), inside];
         for child in children(node) {
@@ -327,10 +387,7 @@ impl Collector<'_> {
     ) -> Result<Option<usize>, Doubt> {
         let all = children(node);
         for pair in all.windows(2) {
-            // The text of a here-document stands between it and what follows.
-            if pair[0].kind() != "heredoc_redirect" {
-                self.check_inner_gap(pair[0].end_byte(), pair[1].start_byte())?;
-            }
+            self.check_inner_gap(pair[0].end_byte(), pair[1].start_byte())?;
         }
         let mut redirects: Vec<_> = all.iter().copied().filter(|node| is_redirect(*node)).collect();
         if all.iter().any(|child| !is_redirect(*child) && Some(*child) != body_of(node)) {

@@ -78,16 +78,9 @@ impl Seen {
                 self.begins.insert(start);
             }
             "raw_string" | "ansi_c_string" | "comment" => self.opaque.push((start, end)),
-            "heredoc_body" if has_quoted_delimiter(node, line) => self.opaque.push((start, end)),
-            "string_content" | "heredoc_content" => self.quoted.push((start, end)),
+            "string_content" => self.quoted.push((start, end)),
             _ => {}
         }
         children(node).into_iter().try_for_each(|child| self.note(child, line))
     }
-}
-
-fn has_quoted_delimiter(body: Node<'_>, line: &str) -> bool {
-    let siblings = body.parent().map(children).unwrap_or_default();
-    let start = siblings.iter().find(|node| node.kind() == "heredoc_start");
-    start.is_some_and(|start| line[start.byte_range()].contains(['\'', '"', '\\']))
 }

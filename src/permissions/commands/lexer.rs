@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use super::ansi_c::ansi_c_text;
+use super::heredocs::CutLine;
 use super::part::{Redirect, RedirectKind, RedirectTarget};
 use super::word::{Piece, Word, is_name};
 
@@ -34,15 +35,16 @@ const OPERATORS: [(&str, RedirectKind); 10] = [
     (">", RedirectKind::Write),
 ];
 
-/// Lexes `range` of `source`. `nested` holds the outermost expansions and substitutions inside,
+/// Lexes `range` of the cut text. `nested` holds the outermost expansions and substitutions inside,
 /// in order, as the tree has them. Line ends separate words only in `multiline` lists.
 pub(super) fn lex(
-    source: &str,
+    cut: &CutLine<'_>,
     range: Range<usize>,
     nested: &[Range<usize>],
     multiline: bool,
 ) -> Result<Vec<Item>, Mismatch> {
-    let mut lexer = Lexer { source, at: range.start, end: range.end, nested, multiline };
+    let mut lexer =
+        Lexer { cut, source: &cut.text, at: range.start, end: range.end, nested, multiline };
     let mut items = Vec::new();
     while lexer.skip_blanks()? {
         items.push(lexer.item()?);
@@ -51,6 +53,7 @@ pub(super) fn lex(
 }
 
 struct Lexer<'a> {
+    cut: &'a CutLine<'a>,
     source: &'a str,
     at: usize,
     end: usize,
@@ -158,7 +161,11 @@ impl Lexer<'_> {
             let found = OPERATORS.iter().find(|(text, _)| after.starts_with(text));
             if let Some((text, kind)) = found {
                 let descriptor = self.rest()[..digits].parse().ok();
-                self.at += digits + text.len();
+                self.at += digits;
+                if self.cut.replacement_at(self.at).is_some() {
+                    return self.document(descriptor).map(Item::Redirect);
+                }
+                self.at += text.len();
                 return self.redirect(*kind, text, descriptor).map(Item::Redirect);
             }
         }
@@ -166,6 +173,19 @@ impl Lexer<'_> {
             return Err(Mismatch);
         }
         self.word().map(Item::Word)
+    }
+
+    /// What stands in the place of a here-document.
+    fn document(&mut self, descriptor: Option<u32>) -> Result<Redirect, Mismatch> {
+        let replacement = self.cut.replacement_at(self.at).ok_or(Mismatch)?;
+        self.at += "<".len();
+        self.word()?;
+        // The expansions in the document end where the scan says, or it is mistaken.
+        if self.at != replacement.range.end {
+            return Err(Mismatch);
+        }
+        let target = RedirectTarget::Document(replacement.text.clone());
+        Ok(Redirect { kind: RedirectKind::Text, descriptor, target })
     }
 
     fn redirect(
@@ -182,6 +202,12 @@ impl Lexer<'_> {
             let digits = text.strip_suffix('-').unwrap_or(text);
             !text.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
         };
+        // bash (5.2) expands what stands behind `>&` and `<&` a second time: `>&'$(rm x)'`.
+        let is_expanded_twice = operator.ends_with('&')
+            && word.literal().is_none_or(|text| text.contains(['$', '`', '<', '>']));
+        if is_expanded_twice {
+            return Err(Mismatch);
+        }
         let target = if kind == RedirectKind::Text {
             RedirectTarget::Text
         } else if operator.ends_with('&') && word.literal().is_some_and(is_duplicate) {
@@ -204,7 +230,7 @@ impl Lexer<'_> {
             if c == '<' || c == '>' {
                 let is_process = self.rest()[1..].starts_with('(');
                 match (is_process, self.at == start) {
-                    (true, true) => self.nested(&mut draft)?,
+                    (true, true) => self.nested(&mut draft, false)?,
                     (true, false) => return Err(Mismatch),
                     (false, _) => break,
                 }
@@ -213,7 +239,7 @@ impl Lexer<'_> {
             self.unquoted(c, &mut draft)?;
         }
         self.check_end(start)?;
-        let raw = &self.source[start..self.at];
+        let raw = self.cut.written(start..self.at);
         let has_braces = draft.has_braces();
         Ok(Word::new(raw, draft.into_pieces(), has_braces))
     }
@@ -249,7 +275,7 @@ impl Lexer<'_> {
                 self.at += 1 + escaped.len_utf8();
             }
             '$' => self.dollar(draft, false)?,
-            '`' => self.nested(draft)?,
+            '`' => self.nested(draft, false)?,
             '~' if draft.may_begin_path() => self.tilde(draft),
             '*' | '?' | '[' => {
                 draft.pieces.push(Piece::Glob(c));
@@ -269,7 +295,7 @@ impl Lexer<'_> {
     /// `NAME=(…)` is one word, whose elements the tree has.
     fn array(&mut self, draft: &mut Draft) -> Result<(), Mismatch> {
         if self.rest().starts_with('(') && self.begins_array(draft) {
-            self.nested(draft)?;
+            self.nested(draft, false)?;
         }
         Ok(())
     }
@@ -287,7 +313,7 @@ impl Lexer<'_> {
             match self.peek().ok_or(Mismatch)? {
                 '"' => break,
                 '$' => self.dollar(draft, true)?,
-                '`' => self.nested(draft)?,
+                '`' => self.nested(draft, true)?,
                 '\\' => {
                     let escaped = self.rest()[1..].chars().next().ok_or(Mismatch)?;
                     if !"$`\"\\\n".contains(escaped) {
@@ -311,7 +337,7 @@ impl Lexer<'_> {
     fn dollar(&mut self, draft: &mut Draft, in_quotes: bool) -> Result<(), Mismatch> {
         let rest = &self.rest()[1..];
         match rest.chars().next() {
-            Some('(' | '{' | '[') => return self.nested(draft),
+            Some('(' | '{' | '[') => return self.nested(draft, in_quotes),
             Some('\'') if !in_quotes => {
                 let (piece, length) = ansi_c_text(&rest[1..]).ok_or(Mismatch)?;
                 match piece {
@@ -355,9 +381,15 @@ impl Lexer<'_> {
     }
 
     /// Steps over what the tree has as an expansion that begins here.
-    fn nested(&mut self, draft: &mut Draft) -> Result<(), Mismatch> {
+    fn nested(&mut self, draft: &mut Draft, in_quotes: bool) -> Result<(), Mismatch> {
         let range = self.nested_here().filter(|range| range.end <= self.end).ok_or(Mismatch)?;
-        let written = &self.source[range.clone()];
+        let range = range.clone();
+        if let Some(text) = self.cut.literal(&range).filter(|_| in_quotes) {
+            draft.push_text(text);
+            self.at = range.end;
+            return Ok(());
+        }
+        let written = self.cut.written(range.clone());
         let name = written.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
         let piece = match name.filter(|name| is_name(name)) {
             Some(name) => Piece::Variable(name.to_owned()),

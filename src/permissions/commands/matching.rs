@@ -1,7 +1,9 @@
 //! Asks the patterns of `Bash(…)` rules about a command line.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
+use super::directories::{Directories, Place, directories};
 use super::evaluating::exceeds;
 use super::part::{Assignment, Part, Redirect, RedirectKind, joined};
 use super::pattern::BashPattern;
@@ -54,10 +56,44 @@ impl ParsedCommand {
         self.texts.iter().any(|text| pattern.matches(text))
     }
 
-    /// Whether allow rules let the line run: every part matches one of them. Redirects are not
+    /// Whether allow rules let the line run: every part matches one of them, or is proven to only
+    /// read. The files that it reads are judged as [`operands`](Self::operands), and redirects are not
     /// looked at, they are judged as [`operands`](Self::operands).
     pub(crate) fn is_allowed_by(&self, patterns: &[&BashPattern]) -> bool {
+        if self.is_allowed_by_rules(patterns) {
+            return true;
+        }
+        let mut is_by_rule = false;
+        for part in &self.parts {
+            if part.is_allowed_by(patterns) {
+                is_by_rule |= !part.words.is_empty();
+            } else if !part.is_proven_to_read() {
+                return false;
+            }
+        }
+        is_by_rule && self.believes_proofs()
+    }
+
+    /// The same where nothing is taken for proven.
+    pub(crate) fn is_allowed_by_rules(&self, patterns: &[&BashPattern]) -> bool {
         self.parts.iter().all(|part| part.is_allowed_by(patterns))
+    }
+
+    /// Whether a part may run in a directory for which this does not hold.
+    pub(crate) fn may_leave(&self, place: &Place<'_>, holds: impl Fn(&Path) -> bool) -> bool {
+        let all = directories(&self.reached, place);
+        let leaves = |one: &Directories| one.or_unknown || !one.known.iter().all(|it| holds(it));
+        self.changes_directory() && all.iter().any(leaves)
+    }
+
+    /// Whether a part that only reads does so beside the others: names mean what they do elsewhere,
+    /// and what it prints is no program of a part behind it.
+    fn believes_proofs(&self) -> bool {
+        let is_stdin = |redirect: &Redirect| {
+            redirect.kind == RedirectKind::Text && matches!(redirect.descriptor, None | Some(0))
+        };
+        let runs_pipe = |part: &Part| part.runs_its_input() && !part.redirects.iter().any(is_stdin);
+        self.keeps_meanings && !self.parts.iter().any(runs_pipe)
     }
 }
 
@@ -86,6 +122,10 @@ impl ParsedCommand {
     /// The patterns that allow exactly this line, one for each part, at most five; `None` if no
     /// pattern can allow it.
     pub(crate) fn exact_patterns(&self) -> Option<Vec<String>> {
+        // A rule holds for any input.
+        if self.parts.iter().any(|part| part.has_text_input() && !part.only_prints_input()) {
+            return None;
+        }
         let texts: BTreeSet<String> = self.parts.iter().map(Part::text).collect();
         let written = || texts.iter().filter(|text| !text.is_empty());
         let patterns: Vec<String> = written().map(|text| BashPattern::escaped(text)).collect();

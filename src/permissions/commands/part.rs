@@ -58,11 +58,26 @@ pub(crate) enum RedirectTarget {
     Null,
     /// `2>&1`, `>&-`
     Descriptor,
-    /// A here-document or a here-string.
+    /// A here-string.
     Text,
+    /// A here-document, with its text as far as nothing is expanded in it.
+    Document(String),
 }
 
 impl Part {
+    /// Whether it is given text of the command line itself on a descriptor.
+    pub(super) fn has_text_input(&self) -> bool {
+        self.redirects.iter().any(|redirect| redirect.kind == RedirectKind::Text)
+    }
+
+    /// The texts of its here-documents.
+    pub(super) fn documents(&self) -> impl Iterator<Item = &str> {
+        self.redirects.iter().filter_map(|redirect| match &redirect.target {
+            RedirectTarget::Document(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
     /// The words as written, without assignments and redirects.
     pub(crate) fn text(&self) -> String {
         joined(&self.words, |word| &word.raw)

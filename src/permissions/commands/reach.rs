@@ -81,13 +81,38 @@ pub(super) struct Reached {
     pub(super) level: usize,
 }
 
+/// Programs that may run what they are given on standard input, or pass it on to a shell.
+const RUNNING_INPUT: [&str; 13] = [
+    ".", "at", "batch", "chroot", "crontab", "doas", "eval", "nsenter", "parallel", "source",
+    "ssh", "su", "sudo",
+];
+
+/// Programs that do so with one of these words, in a container.
+const RUNNING_IN_CONTAINERS: [&str; 6] =
+    ["buildah", "docker", "kubectl", "lxc", "nerdctl", "podman"];
+const RUNNING_WORDS: [&str; 5] = ["attach", "debug", "exec", "run", "start"];
+
 /// The parts, each followed by what it may run.
 pub(super) fn reached(parts: &[Part]) -> Result<Vec<Reached>, Doubt> {
     let mut reach = Reach { all: Vec::new(), script_bytes: 0, reached_bytes: 0 };
     for (from, part) in parts.iter().enumerate() {
         reach.add(part.clone(), from, 0)?;
     }
+    reach.add_documents(parts)?;
     Ok(reach.all)
+}
+
+/// Whether the part may run a text that it is given.
+fn runs_input(part: &Part) -> bool {
+    if part.has_uncertain_name() {
+        return true;
+    }
+    let Some(name) = part.program() else { return false };
+    let runs = |word: &Word| RUNNING_WORDS.iter().any(|running| word.is(running));
+    SHELLS.contains(&name)
+        || name == "xargs"
+        || RUNNING_INPUT.contains(&name)
+        || (RUNNING_IN_CONTAINERS.contains(&name) && part.words.iter().any(runs))
 }
 
 struct Reach {
@@ -120,6 +145,19 @@ impl Reach {
         }
         for script in scripts {
             self.add_script(&script, is_repeated, from, level + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the here-documents of a line for scripts if anything in it may run them.
+    fn add_documents(&mut self, parts: &[Part]) -> Result<(), Doubt> {
+        if !self.all.iter().any(|reached| runs_input(&reached.part)) {
+            return Ok(());
+        }
+        for (from, part) in parts.iter().enumerate() {
+            for document in part.documents() {
+                self.add_script(document, part.is_repeated, from, 1)?;
+            }
         }
         Ok(())
     }

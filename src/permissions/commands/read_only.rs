@@ -2,9 +2,10 @@
 
 use super::ParsedCommand;
 use super::operands::{GivenOption, SHOWING_GIT, SedScript, sed_arguments};
-use super::part::Part;
+use super::part::{Part, Redirect, RedirectTarget};
 use super::readers::check_git;
 use super::word::Word;
+use super::wrappers::unwrapped;
 
 use self::readers::ReaderOperands::{AnyWithCount, AtMostOne, Text};
 use self::readers::{EDITORS, READERS, Reader};
@@ -69,9 +70,59 @@ impl ParsedCommand {
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
         let parts = self.reached.iter().map(|reached| &reached.part);
         let names = parts.filter_map(|part| part.words.first()?.literal());
-        names.filter(|name| !BUILTINS.contains(name))
+        let cat = (self.literals > 0).then_some("cat");
+        names.filter(|name| !BUILTINS.contains(name)).chain(cat)
     }
 }
+
+impl Part {
+    /// Whether the part changes nothing, in whatever line it stands, if its names mean what they do
+    /// elsewhere. It may be silenced, and be given a text.
+    pub(super) fn is_proven_to_read(&self) -> bool {
+        let is_harmless = |redirect: &Redirect| {
+            let target = &redirect.target;
+            !matches!(target, RedirectTarget::File(_) | RedirectTarget::Text)
+        };
+        let has_more = !self.assignments.is_empty() || self.is_evaluation;
+        let Some((name, arguments)) = self.words.split_first() else { return false };
+        let are_plain = arguments.iter().all(|word| is_plain_or_status(&word.raw));
+        let reader = READERS.iter().find(|reader| reader.name == name.raw);
+        !has_more
+            && self.redirects.iter().all(is_harmless)
+            && are_plain
+            && reader.is_some_and(|reader| reader.accepts(arguments))
+    }
+
+    /// Whether what it is given as text is shown, compared or counted, and never obeyed.
+    pub(super) fn only_prints_input(&self) -> bool {
+        let mut words = self.words.clone();
+        while let Some(inner) = unwrapped(&words) {
+            words = inner;
+        }
+        let name = words.first().and_then(Word::literal);
+        name.is_some_and(|name| PRINTERS_OF_INPUT.contains(&name))
+    }
+}
+
+/// Programs that do nothing with their input but show or count it, or keep it in a file that they
+/// name.
+const PRINTERS_OF_INPUT: [&str; 14] = [
+    "cat", "cut", "diff", "egrep", "fgrep", "grep", "head", "nl", "sort", "tail", "tee", "tr",
+    "uniq", "wc",
+];
+
+/// As [`is_plain_argument`], where exit codes may stand in the word too.
+fn is_plain_or_status(raw: &str) -> bool {
+    let mut plain = raw.to_owned();
+    for status in STATUSES {
+        plain = plain.replace(status, "0");
+    }
+    is_plain_argument(&plain)
+}
+
+/// The expansions that give numbers.
+const STATUSES: [&str; 5] =
+    ["${PIPESTATUS[0]}", "${PIPESTATUS[1]}", "${PIPESTATUS[2]}", "${?}", "$?"];
 
 impl Part {
     /// Whether it only tells something, wherever it stands: a warning about it would tell nobody

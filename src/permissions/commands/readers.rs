@@ -148,7 +148,10 @@ fn check_assignment(assignment: &Assignment, is_alone: bool) -> Result<(), Why> 
 fn check_redirect(redirect: &Redirect) -> Result<(), Why> {
     let is_reading = matches!(redirect.kind, RedirectKind::Read | RedirectKind::Text);
     match redirect.target {
-        RedirectTarget::Null | RedirectTarget::Descriptor | RedirectTarget::Text => Ok(()),
+        RedirectTarget::Null
+        | RedirectTarget::Descriptor
+        | RedirectTarget::Text
+        | RedirectTarget::Document(_) => Ok(()),
         RedirectTarget::File(_) if is_reading => Ok(()),
         RedirectTarget::File(_) => Err("it redirects its output to a file".to_owned()),
     }

@@ -14,7 +14,16 @@ const MAX_CHARACTERS: usize = 10_000;
 const MAX_OPEN: usize = 64;
 const MAX_DEPTH: usize = 200;
 
-/// Parses `line`. `may_go_on` is asked now and then whether there is time left.
+/// Checks a whole line, with its here-documents.
+pub(super) fn check_line(line: &str) -> Result<(), Doubt> {
+    if line.len() > MAX_CHARACTERS && line.chars().count() > MAX_CHARACTERS {
+        return Err(Doubt::Long);
+    }
+    if line.chars().any(is_treacherous) { Err(Doubt::Characters) } else { Ok(()) }
+}
+
+/// Parses a line without its here-documents. `may_go_on` is asked now and then whether there is
+/// time left.
 pub(super) fn parse_tree(line: &str, may_go_on: &mut dyn FnMut() -> bool) -> Result<Tree, Doubt> {
     check_text(line)?;
     let mut parser = PARSER.take().map_or_else(new_parser, Ok).map_err(|_| Doubt::Syntax)?;
@@ -51,12 +60,6 @@ fn new_parser() -> Result<Parser, LanguageError> {
 }
 
 fn check_text(line: &str) -> Result<(), Doubt> {
-    if line.len() > MAX_CHARACTERS && line.chars().count() > MAX_CHARACTERS {
-        return Err(Doubt::Long);
-    }
-    if line.chars().any(is_treacherous) {
-        return Err(Doubt::Characters);
-    }
     if line.split('{').skip(1).any(crashes_the_scanner) {
         return Err(Doubt::Characters);
     }

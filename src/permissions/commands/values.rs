@@ -6,7 +6,7 @@
 use super::directories::{Directories, Place};
 use super::operands::starting_points;
 use super::parse_parts;
-use super::part::{Part, RedirectTarget};
+use super::part::Part;
 use super::reach::Reached;
 use super::word::{Piece, Word, is_name};
 use super::wrappers::FROM_INPUT;
@@ -280,10 +280,7 @@ impl Guess<'_> {
         let parts = self.values.parts.iter();
         let mut values: Vec<String> =
             parts.clone().flat_map(|part| self.printed_by(part, depth)).collect();
-        let has_text = |part: &&&Part| {
-            part.redirects.iter().any(|redirect| redirect.target == RedirectTarget::Text)
-        };
-        if parts.clone().any(|part| has_text(&part)) {
+        if parts.clone().any(|part| part.has_text_input()) {
             let line = self.values.line;
             let after = line.split_once("<<").map_or("", |(_, after)| after);
             let words = after.split(|c: char| c.is_whitespace() || "<;&|()".contains(c));

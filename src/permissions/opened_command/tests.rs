@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -936,4 +936,152 @@ async fn s7_a_command_with_very_many_files_is_asked_about_after_a_bounded_look()
     assert!(ground.judged(walks).await.starts_with("asks: `grep` would read more of"));
     let hidden = Ground::new().in_mode(Mode::BypassPermissions).deny(&["Read(private)"]);
     assert!(hidden.judged(&different).await.starts_with("asks: a part of the line"));
+}
+
+#[tokio::test]
+async fn files_29d_a_part_that_only_reads_needs_no_rule_of_its_own() {
+    let allows =
+        Ground::new().allow(&["Bash(npm *)", "Bash(python3 *)", "Bash(bash *)", "Bash(hash *)"]);
+    fs::create_dir_all(allows.path("ws/sub")).unwrap();
+    symlink(allows.path("out"), allows.path("ws/out")).unwrap();
+    allows
+        .check(
+            &[
+                "npm test | head -20",
+                "cd sub && npm test",
+                "npm test; echo done",
+                "npm test; echo \"exit code: $?\"",
+                "npm test 2>&1 | tail -5",
+                "npm test 2>&1 | grep -E 'pass|fail' | wc -l",
+                "npm test || echo failed",
+                "(cd sub && npm test)",
+                "npm test\nls src",
+                "npm test && cat src/b",
+                "ls 2>/dev/null; npm test > /dev/null 2>&1",
+                "for i in 1 2; do npm test; echo again; done",
+                "if npm test; then echo yes; fi",
+                "cat <<'E' | npm run x\n$(rm y)\nE",
+                "python3 - <<'E' | tail -5\nprint(1)\nE",
+                "cd src && python3 <<E\nprint(1)\nE",
+            ],
+            "allowed",
+        )
+        .await;
+    allows
+        .check(
+            &[
+                "npm test | tee file",
+                "npm test > /etc/x",
+                "npm test > log",
+                "npm test && cat ~/.ssh/id_rsa",
+                "npm test && cat .env",
+                "npm test && cat /usr/include/stdio.h",
+                "cd $OUT && npm test",
+                "cd .. && npm test",
+                "cd out && npm test",
+                "cd src; cd ../.. && npm test",
+                "cd $X && npm test",
+                "cd /etc && npm test",
+                "npm test | sort -o f",
+                "npm test | sort",
+                "npm test | xargs rm",
+                "npm test; tail -f a",
+                "npm test; ls $x",
+                "npm test; ls *",
+                "npm test; echo $(id)",
+                "npm test; echo x > a",
+                "npm test; X=1 ls",
+                "head() { rm x; }; npm test | head",
+                "hash -p ./evil head; npm test | head",
+                "PATH=.; npm test | head",
+                "echo 'rm x' | bash",
+                "echo 'print(1)' | python3",
+                "echo 'rm x' | bash 3<<'E'\nx\nE",
+                "npm test <<E\n$(rm x)\nE",
+                "npm test && git status",
+                "ls | grep x &",
+                "npm test | \\head",
+            ],
+            "asks: ",
+        )
+        .await;
+    let inside = format!("cd {} && npm test", allows.path("ws/sub").display());
+    allows.check(&[&inside, "cd sub; npm test", "cd src/../sub && npm test"], "allowed").await;
+    // A rule for something else proves nothing.
+    allows.check(&["ls 2>/dev/null; date", "ls & ls"], "asks: ").await;
+    let denies = Ground::new().allow(&["Bash(npm *)"]).deny(&["Bash(head *)", "Read(src/**)"]);
+    denies.check(&["npm test | head -5", "npm test; cat src/b"], "denied: ").await;
+    let edits = Ground::new().allow(&["Bash(npm *)"]).in_mode(Mode::AcceptEdits);
+    edits.check(&["npm test >&'$(touch x)'"], "asks: the command line does not parse").await;
+}
+
+#[tokio::test]
+async fn files_29c_the_commit_command_of_models_is_judged_as_a_commit() {
+    let commit = "git commit -m \"$(cat <<'EOF'\nfix: it's $(rm x) `y`\n\nBody\nEOF\n)\"";
+    let both = format!("git add -A && {commit}");
+    let pull = "gh pr create --title t --body \"$(cat <<'EOF'\n## Summary\n- x\nEOF\n)\"";
+    let allows =
+        Ground::new().allow(&["Bash(git commit *)", "Bash(git add *)", "Bash(gh pr create *)"]);
+    allows.check(&[commit, &both, pull], "allowed").await;
+    allows
+        .check(&["git commit -F - <<'EOF'\nOne\nEOF", "git commit -F - <<EOF\nOne\nEOF"], "allowed")
+        .await;
+    let expands = commit.replace("'EOF'", "EOF");
+    let piped = commit.replace("'EOF'", "'EOF' | sh");
+    allows.check(&[&expands, &piped, "git commit -m \"$(date)\""], "asks: ").await;
+    // In every mode it is what a commit is.
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::DontAsk, Mode::Plan] {
+        for level in [Level::Bwrap, Level::Landlock] {
+            let ground = Ground::new().without_state().in_mode(mode).at_level(level, true);
+            // The rules that would allow it name it.
+            let verdict = |told: String| told.split("permissions.allow").next().map(str::to_owned);
+            let plain = verdict(ground.judged("git commit -m x").await);
+            assert_eq!(verdict(ground.judged(commit).await), plain, "{mode} {level:?}");
+        }
+    }
+    let planted = Ground::new().allow(&["Bash(git commit *)"]);
+    let cat = planted.path("ws/cat");
+    fs::write(&cat, "").unwrap();
+    fs::set_permissions(&cat, fs::Permissions::from_mode(0o755)).unwrap();
+    symlink(&cat, planted.path("bin/cat")).unwrap();
+    planted.check(&[commit], "asks: PATH leads to ").await;
+}
+
+#[tokio::test]
+async fn files_29b_here_documents_are_judged_by_what_they_are() {
+    let allows = Ground::new().allow(&["Bash(python3 *)", "Bash(kubectl apply *)", "Bash(cat *)"]);
+    allows
+        .check(
+            &[
+                "python3 - <<'EOF'\nprint('a; rm x')\nEOF",
+                "python3 - <<'EOF' | tail\nprint(1)\nEOF",
+                "kubectl apply -f - <<EOF\nkind: $KIND\nEOF",
+                "cat <<-EOF\n\tx\n\tEOF",
+            ],
+            "allowed",
+        )
+        .await;
+    allows
+        .check(
+            &[
+                "python3 - <<EOF\n$(rm x)\nEOF",
+                "python3 - <<'EOF'\nprint(1)\nEOF\nrm x",
+                "cat <<'EOF' > notes\nx\nEOF",
+                "cat <<'EOF' >> .git/hooks/pre-commit\nx\nEOF",
+                "cat > /etc/x <<'EOF'\nx\nEOF",
+                "python3 - <<'EOF'\nprint(1)",
+                "bash <<'EOF'\nls\nEOF",
+            ],
+            "asks: ",
+        )
+        .await;
+    let edits = Ground::new().in_mode(Mode::AcceptEdits).allow(&["Bash(cat *)"]);
+    edits
+        .check(&["cat > notes <<'EOF'\nx\nEOF", "cat <<'EOF' > notes\n$(rm x)\nEOF"], "allowed")
+        .await;
+    let critical = Ground::new().in_mode(Mode::BypassPermissions);
+    critical.check(&["bash <<'EOF'\nrm -rf /\nEOF"], "asks: ").await;
+    let asked = Ground::new().allow(&["Bash(git *)"]).ask(&["Bash(git commit *)"]);
+    let commit = "git commit -m \"$(cat <<'EOF'\nx\nEOF\n)\"";
+    asked.check(&[commit, "git commit -F - <<'EOF'\nx\nEOF"], "asks: the rule").await;
 }

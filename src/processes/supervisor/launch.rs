@@ -17,7 +17,7 @@ use rustix::system::uname;
 use super::control_group::ControlGroup;
 use super::handover::{self, ToParent};
 use super::modes::Roots;
-use super::{MAX_PROCESSES, crowd};
+use super::{MAX_PROCESSES, crowd, long_script};
 use crate::processes::confinement::{Level, Prepared};
 use crate::processes::kernel::{self, Fork};
 use crate::processes::protocol::{self, Input, Job, LaunchStep};
@@ -112,6 +112,10 @@ fn become_command(
     {
         return (LaunchStep::Execute, error);
     }
+    let readable = match long_script::readable(&job.program, &job.arguments) {
+        Ok(readable) => readable,
+        Err(error) => return (LaunchStep::Execute, error),
+    };
     if let Some(mask) = job.umask {
         process::umask(Mode::from_raw_mode(mask));
     }
@@ -124,7 +128,8 @@ fn become_command(
     }
     let variables = job.environment.iter().map(|(name, value)| (name, value));
     let mut program = Command::new(OsStr::new(&job.program));
-    (LaunchStep::Execute, program.args(&job.arguments).env_clear().envs(variables).exec())
+    program.args(readable.arguments.iter().map(|argument| &**argument));
+    (LaunchStep::Execute, program.env_clear().envs(variables).exec())
 }
 
 /// Puts the text on standard input. A file in memory has an end and never blocks, whether or not

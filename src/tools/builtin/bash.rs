@@ -1,7 +1,6 @@
 //! Runs a shell command in the working directory of the session.
 
 mod answer;
-mod last_command;
 mod launch;
 mod masked_paths;
 mod output_end;

@@ -6,12 +6,11 @@ use tree_sitter::Node;
 
 use super::super::Doubt;
 use super::super::expansions::evaluates;
-use super::super::heredocs::check_heredoc;
 use super::super::lexer::{Item, Mismatch, lex};
-use super::super::part::{Assignment, Part, Redirect, RedirectKind, RedirectTarget};
+use super::super::part::{Assignment, Part};
 use super::super::syntax::{children, outermost};
 use super::super::word::{Piece, Word, is_name};
-use super::{Collector, Context, MAX_PARTS, is_literal, is_redirect};
+use super::{Collector, Context, MAX_PARTS};
 
 /// What a word may hold that the tree has to explain.
 const EXPANSIONS: [&str; 5] =
@@ -40,7 +39,9 @@ impl Collector<'_> {
         if let [subshell] = subshells.as_slice() {
             return self.timed_subshell(node, *subshell, context, redirects).map(|()| None);
         }
-        self.command(vec![node.byte_range()], context, redirects, &[node]).map(Some)
+        let index = self.command(vec![node.byte_range()], context, redirects, &[node])?;
+        self.of_nodes.insert(node.id(), index);
+        Ok(Some(index))
     }
 
     /// `time (…)`: the grammar has it as a command with a subshell.
@@ -76,11 +77,10 @@ impl Collector<'_> {
         }
         let first = nodes.first().or(redirects.first()).map_or(0, Node::start_byte);
         let last = redirects.last().or(nodes.last()).map_or(first, Node::end_byte);
-        let source = self.line[first..last.max(first)].to_owned();
+        let source = self.cut.written(first..last.max(first)).to_owned();
         let part = Part { source, ..part_of(items)? };
         let index = self.parts.len();
         self.push(part, context)?;
-        self.heredoc_followers(redirects, inner)?;
         Ok(index)
     }
 
@@ -104,7 +104,7 @@ impl Collector<'_> {
             outermost(node, &EXPANSIONS)
         };
         let ranges: Vec<_> = nested.iter().map(Node::byte_range).collect();
-        let items = lex(self.line, range, &ranges, multiline)?;
+        let items = lex(self.cut, range, &ranges, multiline)?;
         for node in nested {
             self.expansion(node, context)?;
         }
@@ -113,6 +113,10 @@ impl Collector<'_> {
 
     fn expansion(&mut self, node: Node<'_>, context: Context) -> Result<(), Doubt> {
         match node.kind() {
+            "command_substitution" if self.is_literal(node) => {
+                self.literals += 1;
+                Ok(())
+            }
             "command_substitution" | "process_substitution" => {
                 let inside = Context { is_substituted: true, ..context };
                 self.each(node, inside)
@@ -126,7 +130,7 @@ impl Collector<'_> {
                 // The elements as bash sees them.
                 let nested: Vec<_> =
                     outermost(node, &EXPANSIONS).iter().map(Node::byte_range).collect();
-                lex(self.line, inner, &nested, true)?;
+                lex(self.cut, inner, &nested, true)?;
                 Ok(())
             }
             "arithmetic_expansion" => {
@@ -153,7 +157,7 @@ impl Collector<'_> {
             self.substitutions(child, context)?;
         }
         if is_evaluation {
-            let source = self.text(node).to_owned();
+            let source = self.written(node);
             let words = vec![Word::unknown(&source)];
             self.push(Part { source, words, is_evaluation, ..Part::default() }, context)?;
         }
@@ -161,48 +165,17 @@ impl Collector<'_> {
     }
 
     fn redirect(&mut self, node: Node<'_>, context: Context) -> Result<Vec<Item>, Doubt> {
-        if node.kind() != "heredoc_redirect" {
-            return self.words(node.byte_range(), node, context, false);
-        }
-        check_heredoc(node, self.line)?;
-        let target = RedirectTarget::Text;
-        let mut items =
-            vec![Item::Redirect(Redirect { kind: RedirectKind::Text, descriptor: None, target })];
-        let mut may_have_words = true;
-        for child in children(node) {
-            match child.kind() {
-                "file_descriptor" | "<<" | "<<-" | "heredoc_start" | "heredoc_end" | "\n" => {}
-                "&&" | "||" | "pipeline" => may_have_words = false,
-                "heredoc_body" => self.substitutions(child, context)?,
-                _ if may_have_words && (is_literal(child) || is_redirect(child)) => {
-                    items.extend(self.redirect_words(child, context)?);
-                }
-                _ if !may_have_words && child.is_named() => {}
-                _ => return Err(Doubt::Syntax),
-            }
-        }
-        Ok(items)
-    }
-
-    fn redirect_words(&mut self, node: Node<'_>, context: Context) -> Result<Vec<Item>, Doubt> {
+        // The scan has missed a here-document.
         if node.kind() == "heredoc_redirect" {
             return Err(Doubt::Syntax);
         }
         self.words(node.byte_range(), node, context, false)
     }
 
-    /// What follows a here-document on its first line: `| wc`, `&& rm x`.
-    fn heredoc_followers(&mut self, redirects: &[Node<'_>], context: Context) -> Result<(), Doubt> {
-        for heredoc in redirects.iter().filter(|node| node.kind() == "heredoc_redirect") {
-            for child in children(*heredoc) {
-                if child.kind() == "pipeline" {
-                    self.each(child, context)?;
-                } else if heredoc.child_by_field_name("right") == Some(child) {
-                    self.visit(child, context, &[])?;
-                }
-            }
-        }
-        Ok(())
+    /// Whether the substitution is `"$(cat <<'E' … E)"`, which the lexer takes for its text.
+    fn is_literal(&self, node: Node<'_>) -> bool {
+        let is_quoted = node.parent().is_some_and(|parent| parent.kind() == "string");
+        is_quoted && self.cut.literal(&node.byte_range()).is_some()
     }
 
     /// Visits the substitutions in something else than a word.

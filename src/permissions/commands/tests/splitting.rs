@@ -144,9 +144,7 @@ fn what_bash_reads_otherwise_is_doubted() {
         "time { rm x; }",
         "time ! rm x",
         "((rm x) )",
-        "cat <<A <<B\na\nA\nb\nB",
         "cat <<E\\\nF\nE",
-        "cat <<E\na\\\nE\nrm x\nE",
         "a <<E\nb",
         "select x in a; do b; done < c <<d",
         "a b=(c)",
@@ -175,6 +173,10 @@ fn what_bash_reads_otherwise_is_doubted() {
         assert_eq!(unparsed.doubt, Doubt::Syntax, "{line}");
     }
     check_doubt("echo ${x#$(rm y)}");
+    // It expands what is quoted here.
+    check_doubt("echo >&'$(rm x)'");
+    check_doubt("cat <&\"$x\"");
+    check_doubt("echo >&x\\$\\(rm\\ x\\)");
     check_doubt("$'a\\\\' ; rm x '");
     check_doubt("coproc rm x");
     // bash joins the lines first, and then it is a substitution.

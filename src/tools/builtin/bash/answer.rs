@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::last_command;
-use super::output_end::{printed, says};
+use super::output_end::{printed, says, shell_has_complained};
 use crate::permissions::SecondRun;
 use crate::processes::confinement::Level;
 use crate::processes::sandbox::Confined;
@@ -15,9 +14,19 @@ use crate::tools::answer::{AnswerText, Kept, Truncation};
 use crate::tools::tasks::TaskEnd;
 use crate::tools::tool::ToolOutput;
 
+/// What exit code 1 of a command says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExitOne {
+    /// Something such as "nothing found", of the command that has given it.
+    IsAnAnswer,
+    /// That a command has failed, or that may be so.
+    IsAFailure,
+}
+
 /// What an answer is made of besides the end of the command.
-pub(super) struct Call<'a> {
-    pub(super) command: &'a str,
+pub(super) struct Call {
+    /// What exit code 1 of the command says.
+    pub(super) exit_one: ExitOne,
     pub(super) time: Duration,
     pub(super) level: Option<Level>,
     /// Whether the command was confined to reading.
@@ -29,7 +38,7 @@ pub(super) struct Call<'a> {
     pub(super) has_tasks: bool,
 }
 
-impl Call<'_> {
+impl Call {
     /// For a command that has ended.
     pub(super) fn ended(&self, finished: &Finished, notes: &[String]) -> ToolOutput {
         let mut lines: Vec<String> = Vec::new();
@@ -46,7 +55,7 @@ impl Call<'_> {
             "sandbox": self.sandbox(),
             "reads_only": self.reads_only,
         });
-        let is_error = is_error(self.command, finished);
+        let is_error = is_error(self.exit_one, finished);
         ToolOutput { is_error, ..ToolOutput::text(body.closed_by(lines)).with(structured) }
     }
 
@@ -102,7 +111,7 @@ impl Call<'_> {
 }
 
 /// What is told of a task that has ended.
-pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -> TaskEnd {
+pub(super) fn task_end(exit_one: ExitOne, finished: &Finished, notes: Vec<String>) -> TaskEnd {
     let reason = match (finished.cause, finished.exit) {
         (EndCause::ItsOwn, Some(Exit::Code(_))) | (EndCause::Stopped | EndCause::Cancelled, _) => {
             None
@@ -115,7 +124,7 @@ pub(super) fn task_end(command: &str, finished: &Finished, notes: Vec<String>) -
         (EndCause::TooMuchOutput, _) => Some("output limit: more than 16 MiB".to_owned()),
         (EndCause::TooManyProcesses, _) => Some("process limit: more than 512 at once".to_owned()),
     };
-    let is_success = |code| code == 0 || code == 1 && is_answer(command);
+    let is_success = |code| code == 0 || code == 1 && is_answer(exit_one, finished);
     let notes = after_its_end(finished, true).into_iter().chain(notes).collect();
     TaskEnd::new(finished, reason, is_success, notes)
 }
@@ -177,22 +186,23 @@ fn exit_code(finished: &Finished) -> Option<i32> {
 }
 
 /// Whether the command ended by itself, and neither well nor with an answer.
-pub(super) fn has_failed(command: &str, finished: &Finished) -> bool {
-    finished.cause == EndCause::ItsOwn && is_error(command, finished)
+pub(super) fn has_failed(exit_one: ExitOne, finished: &Finished) -> bool {
+    finished.cause == EndCause::ItsOwn && is_error(exit_one, finished)
 }
 
-fn is_error(command: &str, finished: &Finished) -> bool {
+fn is_error(exit_one: ExitOne, finished: &Finished) -> bool {
     let is_answer = match finished.exit {
         Some(Exit::Code(0)) => true,
-        Some(Exit::Code(1)) => is_answer(command),
+        Some(Exit::Code(1)) => is_answer(exit_one, finished),
         _ => false,
     };
     finished.cause != EndCause::ItsOwn || !is_answer
 }
 
-/// Whether exit code 1 of the command is an answer.
-fn is_answer(command: &str) -> bool {
-    last_command::exit_code_one_is_an_answer(command)
+/// Whether exit code 1 is an answer: no program can have given it that has failed then, and the
+/// shell says nothing of a redirect or a directory of its own.
+fn is_answer(exit_one: ExitOne, finished: &Finished) -> bool {
+    exit_one == ExitOne::IsAnAnswer && !shell_has_complained(finished)
 }
 
 /// What else is to be said of a command that has ended.

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Call};
+use super::answer::{self, Call, ExitOne};
 use super::masked_paths::MaskedPaths;
 use super::output_end::{MAX_CHARACTERS, printed};
 use super::pending_look::{IsTold, LeftBehind, PendingLook};
@@ -107,7 +107,9 @@ impl Launch<'_> {
         }
         let mut notes = std::mem::take(&mut self.notes);
         notes.extend(self.failed_reader().and_then(|reader| reader.note(&finished)));
-        notes.extend(self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.line())));
+        notes.extend(
+            self.sandbox_notes().into_iter().flat_map(|it| it.of(&finished, self.exit_one())),
+        );
         notes.extend(repository_above::note(&finished, self.hidden_above()).await);
         notes.extend(follow(&finished, &self.permitted.workspace, self.context));
         let end = self.end();
@@ -209,7 +211,7 @@ impl Launch<'_> {
     ) {
         let (agent, command) = (Arc::clone(&self.context.agent), self.line().to_owned());
         let task_end = CommandTaskEnd {
-            line: command.clone(),
+            exit_one: self.exit_one(),
             sandbox: self.sandbox_notes(),
             reader: self.failed_reader(),
             hidden_above: self.hidden_above(),
@@ -226,9 +228,17 @@ impl Launch<'_> {
         agent.known_tasks.started(&task, seen);
     }
 
-    fn call(&self, path: Option<PathBuf>) -> Call<'_> {
+    fn exit_one(&self) -> ExitOne {
+        if self.permitted.exit_one_is_an_answer() {
+            ExitOne::IsAnAnswer
+        } else {
+            ExitOne::IsAFailure
+        }
+    }
+
+    fn call(&self, path: Option<PathBuf>) -> Call {
         Call {
-            command: self.line(),
+            exit_one: self.exit_one(),
             time: self.time,
             level: self.command.confinement.as_ref().map(|confinement| confinement.level),
             reads_only: self.reads_only(),
@@ -353,7 +363,7 @@ impl ConfinedReader {
 
 /// What is needed when a command that went to the background has ended.
 struct CommandTaskEnd {
-    line: String,
+    exit_one: ExitOne,
     sandbox: Option<SandboxNotes>,
     reader: Option<ConfinedReader>,
     hidden_above: Option<PathBuf>,
@@ -362,7 +372,7 @@ struct CommandTaskEnd {
 
 impl CommandTaskEnd {
     fn conclude(self) -> Conclude {
-        let Self { line, sandbox, reader, hidden_above, end } = self;
+        let Self { exit_one, sandbox, reader, hidden_above, end } = self;
         Box::new(move |finished| {
             let concluded = async move {
                 let (mut notes, _) = end.notes(IsTold::Later).await;
@@ -370,10 +380,10 @@ impl CommandTaskEnd {
                     Ok(finished) => finished,
                     Err(error) => return TaskEnd::not_run(&error),
                 };
-                notes.extend(sandbox.into_iter().flat_map(|it| it.of(&finished, &line)));
+                notes.extend(sandbox.into_iter().flat_map(|it| it.of(&finished, exit_one)));
                 notes.extend(reader.and_then(|reader| reader.note(&finished)));
                 notes.extend(repository_above::note(&finished, hidden_above).await);
-                answer::task_end(&line, &finished, notes)
+                answer::task_end(exit_one, &finished, notes)
             };
             concluded.boxed()
         })

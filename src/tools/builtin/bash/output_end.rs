@@ -11,6 +11,14 @@ const LAST_LINES: usize = 60;
 /// What ends a path in a message, besides blanks.
 const PATH_ENDS: &str = "'\"`‘’“”:;,()[]{}<>|";
 
+/// What the shell begins its own messages with: the name that it is given.
+const OF_THE_SHELL: &str = "bash: ";
+
+/// Whether the shell itself has said of something that it failed.
+pub(super) fn shell_has_complained(finished: &Finished) -> bool {
+    printed(finished).contains(OF_THE_SHELL)
+}
+
 /// What the command has printed, as far as the model is shown it.
 pub(super) fn printed(finished: &Finished) -> String {
     let shown = finished.output.so_far().0.shown(MAX_CHARACTERS);

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::answer::has_failed;
+use super::answer::{ExitOne, has_failed};
 use super::masked_paths::MaskedPaths;
 use super::output_end::{last_lines, printed, says, words};
 use super::repeatable_command::RepeatableCommand;
@@ -68,11 +68,11 @@ pub(super) struct SandboxNotes {
 impl SandboxNotes {
     /// One line each for what was dropped, closed, kept, not written, and not reached. Says what the sandbox
     /// does, and not that this is why the command failed, which nobody can know.
-    pub(super) fn of(&self, finished: &Finished, command: &str) -> Vec<String> {
+    pub(super) fn of(&self, finished: &Finished, exit_one: ExitOne) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
         notes.extend(self.dropped(&finished.dropped));
         // In a pipe a failure is not seen.
-        let has_failed = has_failed(command, finished) || finished.cause == EndCause::TimedOut;
+        let has_failed = has_failed(exit_one, finished) || finished.cause == EndCause::TimedOut;
         let has_masks = !self.confinement.masks.is_empty();
         if has_failed || self.connects || has_masks {
             let output = printed(finished);
