@@ -15,7 +15,9 @@ pub(crate) use self::read_state::{
 use self::settings_guard::SettingsGuard;
 use crate::encoding::DeclaredEncoding;
 use crate::file_encodings::FileEncodings;
-use crate::workspace::{ContentState, FileVersion, ReplaceError, Target, TempFiles};
+use crate::workspace::{
+    ContentState, FileVersion, ReplaceError, Target, TempFiles, WhyInPlace, WrittenFile,
+};
 
 mod coded_text;
 pub(crate) mod line_ends;
@@ -49,6 +51,13 @@ pub(crate) struct Files {
 pub(crate) struct FileSnapshot {
     pub(crate) bytes: Vec<u8>,
     pub(crate) fingerprint: Fingerprint,
+}
+
+/// The answer to a change that was written, and how it was.
+#[derive(Debug)]
+pub(crate) struct ChangeOutcome<T> {
+    pub(crate) answer: T,
+    pub(crate) in_place: Option<WhyInPlace>,
 }
 
 /// Whether the model knows the current state of a file.
@@ -129,7 +138,7 @@ impl Files {
         cancelled: &CancellationToken,
         approved: Option<ContentState>,
         change: impl FnOnce(Option<&FileSnapshot>, Freshness) -> Result<(Vec<u8>, T), FileError>,
-    ) -> Result<T, FileError> {
+    ) -> Result<ChangeOutcome<T>, FileError> {
         self.locks.hold(target.real_path(), || {
             let current = FileSnapshot::read(target)?;
             if approved.is_some_and(|approved| approved != content_state(current.as_ref())) {
@@ -137,11 +146,11 @@ impl Files {
             }
             let (bytes, answer) = changed(target, known, cancelled, current.as_ref(), change)?;
             let before = current.map(|current| current.fingerprint.version);
-            let version = self.put(target, &bytes, before)?;
+            let WrittenFile { version, in_place } = self.put(target, &bytes, before)?;
             let fingerprint = Fingerprint::from_bytes(version, &bytes);
             let content = (bytes.len() <= MAX_KEPT_BYTES).then(|| bytes.into());
             known.wrote(target.real_path(), fingerprint, content);
-            Ok(answer)
+            Ok(ChangeOutcome { answer, in_place })
         })
     }
 
@@ -198,7 +207,7 @@ impl Files {
         target: &Target,
         bytes: &[u8],
         before: Option<FileVersion>,
-    ) -> Result<FileVersion, FileError> {
+    ) -> Result<WrittenFile, FileError> {
         let mut attempts = 1;
         loop {
             match target.replace(bytes, before, &self.temporary) {

@@ -3,7 +3,6 @@
 use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -860,7 +859,7 @@ impl Permissions {
             Access::Read(target) => AccessEffect::Read(self.reached(target)),
             Access::Search(scope) => AccessEffect::Read(self.reached(scope.target())),
             Access::Write(target) => {
-                AccessEffect::Write { path: self.reached(target), names: names_of(target) }
+                AccessEffect::Write { path: self.reached(target), names: target.names() }
             }
             Access::Command(command) => AccessEffect::Command(command.analysis()),
             Access::Named(name) => AccessEffect::Named(name),
@@ -980,12 +979,6 @@ fn access_to(target: Target, access_request: &AccessRequest) -> Access {
         AccessRequest::Write(_) => Access::Write(Arc::new(target)),
         _ => Access::Read(Arc::new(target)),
     }
-}
-
-/// The number of hard links of a file. A directory counts as one: its link count is the
-/// number of its subdirectories.
-fn names_of(target: &Target) -> u64 {
-    target.metadata().map_or(0, |metadata| if metadata.is_file() { metadata.nlink() } else { 1 })
 }
 
 impl Permit {

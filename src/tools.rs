@@ -11,6 +11,7 @@ pub(crate) mod choice_text;
 pub(crate) mod definition;
 mod disk;
 pub(crate) mod foreign_text;
+mod in_place;
 mod languages;
 pub(crate) mod mcp;
 pub(crate) mod output;

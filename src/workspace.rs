@@ -24,17 +24,21 @@ pub(crate) use directory::Directory;
 pub(crate) use handles::OpenFile;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use readable_roots::{ReadableRoot, ReadableRoots};
-pub(crate) use replace::ReplaceError;
 use target::HoldingRoot;
 pub(crate) use target::Target;
 pub(crate) use temp_files::TempFiles;
+pub(crate) use write_outcome::{ReplaceError, WhyInPlace, WrittenFile};
 
+mod attributes;
 mod bound_directory;
 mod content_state;
 mod direct;
 mod directories;
 pub(crate) mod directory;
+mod half_written;
 mod handles;
+mod in_place;
+mod kept_contents;
 mod own_files;
 mod readable_roots;
 mod replace;
@@ -42,6 +46,7 @@ mod similar;
 mod target;
 mod temp_files;
 mod walk;
+mod write_outcome;
 
 /// The kernel's limit on one path. Longer paths are a mistake or an attack.
 const MAX_PATH_BYTES: usize = 4096;

@@ -13,6 +13,7 @@ mod file_encodings;
 mod frontends;
 mod hooks;
 mod hostile;
+mod in_place;
 mod litellm;
 mod long_answers;
 mod lsp;

@@ -161,7 +161,8 @@ async fn t24_a_directory_without_the_right_to_write_is_told() {
     fs::set_permissions(&starter, fs::Permissions::from_mode(0o700)).expect("our own");
     let server = builder.program(&starter).start().await;
     fs::set_permissions(&workspace, fs::Permissions::from_mode(0o555)).expect("our own");
-    for (tool, input) in writing() {
+    // A file that is there is written in place: see in_place.rs.
+    for (tool, input) in writing().into_iter().skip(2) {
         let told = answer(&server, &upstream, tool, &input).await;
         assert!(told.contains("Permission denied"), "{told}");
         check_untouched(&server);

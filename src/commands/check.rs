@@ -13,6 +13,7 @@ mod settings_files;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use toml::Table;
@@ -157,11 +158,23 @@ fn parts(loaded: &Loaded, services: &Services, state: &str, sandbox: &str) -> St
         format!("user: {}", user()),
         format!("hooks: {}", hooks(services)),
     ];
-    let warnings = workspaces::warnings(config, &services.home);
-    let warnings = warnings.into_iter().map(|warning| format!("warning: {warning}"));
+    let kept = kept_aside(&config.server.state_dir);
+    let warnings = workspaces::warnings(config, &services.home).into_iter().chain(kept);
+    let warnings = warnings.map(|warning| format!("warning: {warning}"));
     let features = api_state::features(config, services);
     let features = features.iter().map(sentence);
     lines.into_iter().chain(warnings).chain(features).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// What a killed server was writing in place and others have changed since.
+fn kept_aside(state_dir: &Path) -> Option<String> {
+    let (path, count) = state_dir::temp_files(state_dir).kept_aside()?;
+    let (files, have) = if count == 1 { ("file", "has") } else { ("files", "have") };
+    Some(format!(
+        "the old contents of {count} {files} that {have} been changed since a server was killed \
+         while it wrote are in {}; remove what is of no use",
+        path.display()
+    ))
 }
 
 /// A feature in words.

@@ -398,7 +398,8 @@ fn rule_or_mode(rule: &str) -> String {
 fn shared_file(names: u64) -> PolicyVerdict {
     PolicyVerdict::Ask {
         why: Some(format!(
-            "the file has {names} hard links, and replacing it would part it from the others"
+            "the file has {names} hard links: replacing it would part it from the others, and if it \
+             can only be written in place, they change too"
         )),
         remedy: Remedy::Operator("with `--permission-mode bypassPermissions`".to_owned()),
     }
@@ -695,9 +696,9 @@ mod tests {
     fn replacing_a_file_with_several_names() {
         assert_snapshot!(by_mode(SandboxMode::Auto, "allow Write", write("/ws/a.rs", 2)), @r"
         plan: Write is not available in the mode plan, which only looks; another mode is chosen with `--permission-mode` or in the request
-        dontAsk: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`
-        default: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
-        acceptEdits: Write needs an approval (the file has 2 hard links, and replacing it would part it from the others), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
+        dontAsk: Write needs an approval (the file has 2 hard links: replacing it would part it from the others, and if it can only be written in place, they change too), and the mode dontAsk denies what would ask. The operator can allow it with `--permission-mode bypassPermissions`
+        default: Write needs an approval (the file has 2 hard links: replacing it would part it from the others, and if it can only be written in place, they change too), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
+        acceptEdits: Write needs an approval (the file has 2 hard links: replacing it would part it from the others, and if it can only be written in place, they change too), and approvals are not available here. The operator can allow it with `--permission-mode bypassPermissions`
         bypassPermissions: allowed
         ");
     }

@@ -12,14 +12,14 @@ use crate::workspace::{Directory, Target};
 /// hidden files, so that no tool can forget to leave them out.
 #[derive(Debug)]
 pub(crate) struct SearchScope {
-    target: Target,
+    target: Box<Target>,
     excluded: ExcludedPaths,
     limits: SearchLimits,
 }
 
 impl SearchScope {
     pub(crate) fn new(target: Target, excluded: ExcludedPaths, limits: SearchLimits) -> Self {
-        Self { target, excluded, limits }
+        Self { target: Box::new(target), excluded, limits }
     }
 
     /// A file alone, which was permitted as it is.

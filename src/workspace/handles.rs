@@ -4,12 +4,13 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
-use crate::file_id::FileId;
+use crate::file_id::{FileId, FileVersion};
 
 pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
@@ -30,6 +31,37 @@ pub(super) fn duplicate(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
 pub(super) fn open_directory(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, name, flags, Mode::empty())
+}
+
+/// Opens a directory by a path without links. The paths that we note have none.
+pub(super) fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // An old kernel has no `openat2`, and some containers forbid it.
+        Err(Errno::NOSYS | Errno::PERM) => {}
+        opened => return opened,
+    }
+    let open = |at: &OwnedFd, name: &OsStr| {
+        openat(at.as_fd(), name, flags | OFlags::NOFOLLOW, Mode::empty())
+    };
+    let mut directory = openat(CWD, "/", flags, Mode::empty())?;
+    for part in path.components() {
+        match part {
+            Component::RootDir | Component::CurDir => {}
+            Component::Normal(name) => directory = open(&directory, name)?,
+            Component::ParentDir | Component::Prefix(_) => return Err(Errno::LOOP),
+        }
+    }
+    Ok(directory)
+}
+
+/// The state of what has this name now; `None` if nothing has it.
+pub(super) fn version_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<FileVersion>> {
+    match open_entry(directory, name) {
+        Ok(handle) => Ok(Some(FileVersion::from_metadata(&File::from(handle).metadata()?))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A regular file that was opened, and what its status was then.

@@ -2,53 +2,49 @@
 //!
 //! The contents go to a file without a name (`O_TMPFILE`), or to a temporary file where the
 //! file system has no such files. When it is complete, it takes the target's name. An
-//! existing file is never written in place.
+//! existing file is written in place only where no other one can take its name.
 
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-    fgetxattr_query, flistxattr, flistxattr_query, fsetxattr, fsync, linkat, openat, renameat,
-    renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, StatxAttributes, StatxFlags, fsync, linkat, openat,
+    renameat, renameat_with, statx, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::attributes::{AttributeError, keep_attributes};
 use super::directories::NewDirectories;
-use super::handles::{open_directory, open_entry};
+use super::handles::{open_directory, version_of};
 use super::target::Target;
 use super::temp_files::{TempFileNote, TempFiles, random_name};
+use super::write_outcome::{ReplaceError, WhyInPlace, WrittenFile};
 use crate::file_id::FileVersion;
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReplaceError {
+/// Why a new file did not take its name.
+#[derive(Debug)]
+enum PutError {
     /// Someone else wrote, created or removed the file meanwhile.
-    #[error("the file changed while it was being written")]
     Changed,
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl From<Errno> for ReplaceError {
-    fn from(error: Errno) -> Self {
-        Self::Io(error.into())
-    }
+    /// No new file can take the place of the old one, whatever is written.
+    Irreplaceable(WhyInPlace, io::Error),
+    Io(io::Error),
 }
 
 impl Target {
     /// Replaces the file with `contents`, if it is still in the state `before` (`None`: if it
     /// still does not exist). Creates missing directories. Keeps mode, owner and extended
-    /// attributes of the file, except those that grant privileges.
+    /// attributes of the file, except those that grant privileges. A file that no other one can
+    /// replace is written in place.
     pub(crate) fn replace(
         &self,
         contents: &[u8],
         before: Option<FileVersion>,
         temp_files: &TempFiles,
-    ) -> Result<FileVersion, ReplaceError> {
+    ) -> Result<WrittenFile, ReplaceError> {
         let mut new_directories = NewDirectories::default();
         let (directory, name) = match before {
             Some(_) => self.leaf(open_directory)?,
@@ -59,27 +55,78 @@ impl Target {
         let is_private = self.is_private();
         let parent = ParentDirectory { directory: &directory, path, temp_files, is_private };
 
-        let put = |new: Result<New<'_>, Errno>| {
+        let put = |new: Result<New<'_>, PutError>| {
             let mut new = new?;
             new.fill(contents, old.as_ref())?;
             if version_of(&directory, name)? != before {
-                return Err(ReplaceError::Changed);
+                return Err(PutError::Changed);
             }
-            match new.take_name(name, before) {
-                Err(Errno::EXIST) => Err(ReplaceError::Changed),
-                taken => Ok(taken.map(|()| new.file)?),
-            }
+            new.take_name(name, before)?;
+            Ok(new.file)
         };
-        let file = match put(parent.make_nameless(old.as_ref())) {
+        let put_new = || match put(parent.make_nameless(old.as_ref())) {
             // The file system may have no nameless files, or no way to name them.
-            Err(ReplaceError::Io(_)) => put(parent.make_named(old.as_ref())),
+            Err(PutError::Io(_) | PutError::Irreplaceable(WhyInPlace::Directory, _)) => {
+                put(parent.make_named(old.as_ref()))
+            }
             file => file,
-        }?;
+        };
+        let file = match &old {
+            Some(old) if is_mount_point(old) => Err(PutError::of_directory(Errno::BUSY)),
+            _ => put_new(),
+        };
+        let file = match (file, before) {
+            (Ok(file), _) => file,
+            (Err(PutError::Irreplaceable(why, refused)), Some(before)) => {
+                let version = self.write_in_place(contents, before, refused, temp_files)?;
+                return Ok(WrittenFile { version, in_place: Some(why) });
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
         new_directories.keep();
         // The file is already replaced. Some file systems cannot sync a directory, and we may
         // have no right to read it: neither makes the write a failure.
         let _ = sync_directory(&directory);
-        Ok(FileVersion::from_metadata(&file.metadata()?))
+        Ok(WrittenFile { version: FileVersion::from_metadata(&file.metadata()?), in_place: None })
+    }
+}
+
+impl PutError {
+    /// `errno` came from making a name in the directory. A directory that is read-only may hold a
+    /// file that is not: one that is mounted.
+    fn of_directory(errno: Errno) -> Self {
+        match errno {
+            Errno::BUSY => Self::Irreplaceable(WhyInPlace::MountPoint, errno.into()),
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::XDEV | Errno::NOSYS => {
+                Self::Irreplaceable(WhyInPlace::Directory, errno.into())
+            }
+            Errno::EXIST => Self::Changed,
+            errno => Self::Io(errno.into()),
+        }
+    }
+}
+
+impl From<io::Error> for PutError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<AttributeError> for PutError {
+    fn from(error: AttributeError) -> Self {
+        match error {
+            AttributeError::Forbidden(why, error) => Self::Irreplaceable(why, error),
+            AttributeError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
+impl From<PutError> for ReplaceError {
+    fn from(error: PutError) -> Self {
+        match error {
+            PutError::Changed => Self::Changed,
+            PutError::Irreplaceable(_, error) | PutError::Io(error) => Self::Io(error),
+        }
     }
 }
 
@@ -90,12 +137,11 @@ fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> 
     openat(directory, name, flags, Mode::empty()).map(File::from)
 }
 
-fn version_of(directory: &OwnedFd, name: &OsStr) -> io::Result<Option<FileVersion>> {
-    match open_entry(directory, name) {
-        Ok(handle) => Ok(Some(FileVersion::from_metadata(&File::from(handle).metadata()?))),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+/// Whether something is mounted over the file's name, which no rename can then take. An old
+/// kernel does not tell, but its rename says so.
+fn is_mount_point(file: &File) -> bool {
+    let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
@@ -136,46 +182,50 @@ fn initial_mode(is_private: bool, old: Option<&File>) -> Mode {
 
 impl<'a> ParentDirectory<'a> {
     /// Creates a file without a name. The kernel removes it if we are killed.
-    fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, Errno> {
+    fn make_nameless(self, old: Option<&File>) -> Result<New<'a>, PutError> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = initial_mode(self.is_private, old);
-        let file = File::from(openat(self.directory, ".", flags, mode)?);
+        let opened = openat(self.directory, ".", flags, mode).map_err(PutError::of_directory)?;
+        let file = File::from(opened);
         Ok(New { file, name: None, parent: self })
     }
 
-    fn make_named(self, old: Option<&File>) -> Result<New<'a>, Errno> {
+    fn make_named(self, old: Option<&File>) -> Result<New<'a>, PutError> {
         let name = Temporary::new(self);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = initial_mode(self.is_private, old);
-        let file = File::from(openat(self.directory, &name.name, flags, mode)?);
+        let opened = openat(self.directory, &name.name, flags, mode);
+        let file = File::from(opened.map_err(PutError::of_directory)?);
         Ok(New { file, name: Some(name), parent: self })
     }
 }
 
 impl New<'_> {
-    fn fill(&mut self, contents: &[u8], old: Option<&File>) -> io::Result<()> {
-        self.file.write_all(contents)?;
+    fn fill(&mut self, contents: &[u8], old: Option<&File>) -> Result<(), PutError> {
+        // Whether it may have them is known before a long text is written.
         if let Some(old) = old {
             keep_attributes(old, &self.file)?;
         }
-        self.file.sync_all()
+        self.file.write_all(contents)?;
+        Ok(self.file.sync_all()?)
     }
 
     /// Gives the file its final name. A link cannot replace an existing file, only a rename
     /// can, so a nameless file first gets a temporary name.
-    fn take_name(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), Errno> {
+    fn take_name(&mut self, name: &OsStr, before: Option<FileVersion>) -> Result<(), PutError> {
         if self.name.is_none() && before.is_none() {
-            return self.link(name);
+            return self.link(name).map_err(PutError::of_directory);
         }
         let temporary = if let Some(temporary) = self.name.take() {
             temporary
         } else {
             let temporary = Temporary::new(self.parent);
-            self.link(temporary.name.as_ref())?;
+            self.link(temporary.name.as_ref()).map_err(PutError::of_directory)?;
             temporary
         };
-        self.name.insert(temporary).rename_to(name, before)
+        let renamed = self.name.insert(temporary).rename_to(name, before);
+        renamed.map_err(PutError::of_directory)
     }
 
     fn link(&self, name: &OsStr) -> Result<(), Errno> {
@@ -225,59 +275,6 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// The bits of the mode that are kept: not setuid and setgid, which the owner granted to the
-/// old contents.
-const KEPT_MODE: u32 = 0o1777;
-
-/// The attribute of file capabilities, which grant privileges as setuid does.
-const CAPABILITIES: &[u8] = b"security.capability";
-
-/// Copies owner, mode and extended attributes. The owner comes first, because changing it
-/// clears bits of the mode.
-fn keep_attributes(old: &File, new: &File) -> io::Result<()> {
-    let (was, is) = (old.metadata()?, new.metadata()?);
-    keep_owner(&was, &is, new)?;
-    fchmod(new, Mode::from_raw_mode(was.mode() & KEPT_MODE))?;
-    keep_extended(old, new)?;
-    Ok(())
-}
-
-fn keep_owner(was: &Metadata, is: &Metadata, new: &File) -> io::Result<()> {
-    if (was.uid(), was.gid()) == (is.uid(), is.gid()) {
-        return Ok(());
-    }
-    fchown(new, Some(Uid::from_raw(was.uid())), Some(Gid::from_raw(was.gid()))).map_err(|error| {
-        io::Error::new(
-            io::Error::from(error).kind(),
-            "the file belongs to another user or group, which replacing it would change",
-        )
-    })
-}
-
-fn keep_extended(old: impl AsFd, new: impl AsFd) -> Result<(), Errno> {
-    for name in extended_names(&old)?.into_iter().filter(|name| name != CAPABILITIES) {
-        let mut value = vec![0; fgetxattr_query(&old, &name[..])?];
-        let length = fgetxattr(&old, &name[..], &mut value[..])?;
-        match fsetxattr(&new, &name[..], &value[..length], XattrFlags::empty()) {
-            // The system itself sets security labels, and may forbid us to.
-            Err(Errno::PERM | Errno::OPNOTSUPP) if name.starts_with(b"security.") => {}
-            kept => kept?,
-        }
-    }
-    Ok(())
-}
-
-fn extended_names(file: impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
-    let length = match flistxattr_query(&file) {
-        Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
-        length => length?,
-    };
-    let mut list = vec![0; length];
-    let length = if length == 0 { 0 } else { flistxattr(&file, &mut list[..])? };
-    let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    Ok(names.map(<[u8]>::to_vec).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -316,7 +313,7 @@ mod tests {
             first.take_name("a".as_ref(), None).unwrap();
             drop(first);
             let mut late = make();
-            assert_eq!(late.take_name("a".as_ref(), None), Err(Errno::EXIST));
+            assert!(matches!(late.take_name("a".as_ref(), None), Err(PutError::Changed)));
             drop(late);
             let mut second = make();
             second.fill(b"two", None).unwrap();

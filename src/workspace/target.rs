@@ -4,8 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, openat, statat};
 use rustix::io::Errno;
@@ -24,6 +25,7 @@ pub(crate) struct Target {
     real: PathBuf,
     place: TargetLocation,
     root: HoldingRoot,
+    names: OnceLock<u64>,
 }
 
 /// The root that a target lies beneath.
@@ -59,7 +61,7 @@ impl Target {
         place: TargetLocation,
         root: HoldingRoot,
     ) -> Self {
-        Self { path: path.to_owned(), real, place, root }
+        Self { path: path.to_owned(), real, place, root, names: OnceLock::new() }
     }
 
     pub(super) fn root(path: &Path, root: HoldingRoot) -> Self {
@@ -132,6 +134,15 @@ impl Target {
     /// taken its name since.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         File::from(self.handle()?.try_clone_to_owned()?).metadata()
+    }
+
+    /// The number of hard links of the file, when this was asked first: by whoever judged it. A
+    /// directory counts as one, since its link count is the number of its subdirectories.
+    pub(crate) fn names(&self) -> u64 {
+        *self.names.get_or_init(|| {
+            let count = |metadata: Metadata| if metadata.is_file() { metadata.nlink() } else { 1 };
+            self.metadata().map_or(0, count)
+        })
     }
 
     /// Opens the file that has the resolved name now. Refuses a link that took the name

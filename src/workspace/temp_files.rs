@@ -1,29 +1,41 @@
 //! Keeps a note of each temporary file, so that the next start removes the files that a
-//! killed server left.
+//! killed server left, and of each file that is written in place.
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
-    readlinkat, statat, symlinkat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat, statat,
+    symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use super::handles::open_without_links;
+use super::kept_contents::{self, Entry, FileInPlace, KeptContents, LeftRecord};
+use crate::file_id::FileId;
 use crate::ownership::Ownership;
+use crate::sync;
+
+/// Locks for the files that are written in place. Files share them by their inode.
+const LOCKS: usize = 16;
 
 const PREFIX: &str = ".toolhand-";
 const SUFFIX: &str = ".tmp";
 
 /// The directory of the notes. By default there is none. A note is a symbolic link to the
-/// temporary file and has the same name: one system call creates it whole.
+/// temporary file and has the same name: one system call creates it whole. Beside them stand the
+/// old contents of files that are being written in place.
 #[derive(Debug, Default)]
 pub(crate) struct TempFiles {
     notes: Option<PathBuf>,
+    in_place: [Mutex<()>; LOCKS],
+    /// The records of files that this server left half written.
+    left: Mutex<Vec<(FileId, LeftRecord)>>,
 }
 
 /// Removes its note when it is dropped.
@@ -35,11 +47,12 @@ pub(super) struct TempFileNote {
 impl TempFiles {
     /// Keeps notes in `directory`, which [`Self::sweep`] creates.
     pub(crate) fn noted_in(directory: PathBuf) -> Self {
-        Self { notes: Some(directory) }
+        Self { notes: Some(directory), ..Self::default() }
     }
 
-    /// Removes all noted files and their notes. The server that wrote the notes must have
-    /// ended. Continues after a failure, and returns the last error.
+    /// Removes all noted files and their notes, and puts back the contents of files that were
+    /// half written in place. The server that wrote the notes must have ended. Continues after a
+    /// failure, and returns the last error.
     pub(crate) fn sweep(&self) -> io::Result<()> {
         let Some(path) = &self.notes else { return Ok(()) };
         match mkdirat(CWD, path, Mode::RWXU) {
@@ -52,7 +65,7 @@ impl TempFiles {
             let entry = entry?;
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name != "." && name != ".." {
-                outcome = sweep_note(&notes, name).and(outcome);
+                outcome = sweep_entry(&notes, path, name).and(outcome);
             }
         }
         outcome
@@ -64,6 +77,38 @@ impl TempFiles {
         let notes = open_notes(self.notes.as_ref()?).ok()?;
         symlinkat(directory.join(name), &notes, name).ok()?;
         Some(TempFileNote { notes, name: name.to_owned() })
+    }
+
+    /// Keeps the contents of a file that is about to be written in place, until it is written.
+    pub(super) fn keep<'a>(&self, it: FileInPlace<'a>) -> io::Result<KeptContents<'a>> {
+        let notes = self.notes.as_ref().ok_or_else(|| io::Error::other("there is no directory"))?;
+        KeptContents::keep(open_notes(notes)?, it)
+    }
+
+    /// Waits until no other call of this server writes the file in place, by whatever path.
+    pub(super) fn lock_in_place(&self, file: FileId) -> MutexGuard<'_, ()> {
+        let number = usize::try_from(file.inode % LOCKS as u64).unwrap_or(0);
+        sync::lock(&self.in_place[number])
+    }
+
+    /// Leaves the record of a half written file for the next start.
+    pub(super) fn leave(&self, file: FileId, record: LeftRecord) {
+        sync::lock(&self.left).push((file, record));
+    }
+
+    /// The file was written: what was left of it before is of no use to the next start.
+    pub(super) fn forget_left(&self, file: FileId) {
+        let mut left = sync::lock(&self.left);
+        for (_, record) in left.extract_if(.., |(of, _)| *of == file) {
+            record.discard();
+        }
+    }
+
+    /// The directory of old contents that could not be put back, and how many there are.
+    pub(crate) fn kept_aside(&self) -> Option<(PathBuf, usize)> {
+        let kept = self.notes.as_ref()?.join(kept_contents::KEPT);
+        let count = std::fs::read_dir(&kept).ok()?.count();
+        (0 < count).then_some((kept, count))
     }
 }
 
@@ -99,6 +144,15 @@ fn about(path: &Path, reason: &str) -> io::Error {
 
 fn our_user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+fn sweep_entry(notes: &OwnedFd, path: &Path, name: &OsStr) -> io::Result<()> {
+    match Entry::of(name) {
+        Entry::Record { id, direction } => kept_contents::settle(notes, path, &id, direction),
+        Entry::Part => ignore_not_found(unlinkat(notes, name, AtFlags::empty())),
+        Entry::Kept => Ok(()),
+        Entry::Other => sweep_note(notes, name),
+    }
 }
 
 /// Removes a note and the file it names. Leaves everything that is not a note.
@@ -150,28 +204,6 @@ fn remove_temporary(directory: &Path, name: &OsStr) -> io::Result<()> {
 fn is_ours(stat: &Stat) -> bool {
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     is_file && (stat.st_uid == our_user() || our_user() == 0)
-}
-
-/// Opens a directory by a path without links. The paths that we note have none.
-fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // An old kernel has no `openat2`, and some containers forbid it.
-        Err(Errno::NOSYS | Errno::PERM) => {}
-        opened => return opened,
-    }
-    let open = |at: &OwnedFd, name: &OsStr| {
-        openat(at.as_fd(), name, flags | OFlags::NOFOLLOW, Mode::empty())
-    };
-    let mut directory = openat(CWD, "/", flags, Mode::empty())?;
-    for part in path.components() {
-        match part {
-            Component::RootDir | Component::CurDir => {}
-            Component::Normal(name) => directory = open(&directory, name)?,
-            Component::ParentDir | Component::Prefix(_) => return Err(Errno::LOOP),
-        }
-    }
-    Ok(directory)
 }
 
 fn ignore_not_found(removed: Result<(), Errno>) -> io::Result<()> {

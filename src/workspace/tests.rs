@@ -250,7 +250,7 @@ fn replace(
     contents: &[u8],
     before: Option<FileVersion>,
 ) -> Result<FileVersion, ReplaceError> {
-    target.replace(contents, before, &TempFiles::default())
+    target.replace(contents, before, &TempFiles::default()).map(|written| written.version)
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Gives a server a disk whose writes fail, hang or kill it, and a wall clock of its own: by a
-//! library that is loaded into it. Only its database is touched, or else its workspace.
+//! library that is loaded into it. Only its database is touched, or its workspace, or what it keeps
+//! of unfinished files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,11 @@ impl Disk {
     /// A disk where the writes into the workspace fail.
     pub(crate) fn of_workspace() -> Self {
         Self::with("/workspace/")
+    }
+
+    /// A disk where the writes fail of what is kept of files that are being written.
+    pub(crate) fn of_unfinished() -> Self {
+        Self::with("/unfinished")
     }
 
     fn with(part: &'static str) -> Self {

@@ -22,6 +22,7 @@ use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::in_place;
 use crate::tools::languages::Languages;
 use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
@@ -149,7 +150,7 @@ fn edit(
     if edited.is_ok() {
         state.keep_declaration(target.real_path(), wanted.declaration);
     }
-    edited.map_err(ToolError::from)
+    edited.map(in_place::answer).map_err(ToolError::from)
 }
 
 /// What a call wants of a file.

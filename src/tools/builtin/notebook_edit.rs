@@ -13,6 +13,7 @@ use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::in_place;
 use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
 use crate::workspace::{ContentState, Target};
@@ -125,7 +126,7 @@ fn change(
         let new = computed(target, current, freshness, cell_edit, input, call)?;
         settings_check::checked(files, target, current, new)
     });
-    changed.map_err(ToolError::from)
+    changed.map(in_place::answer).map_err(ToolError::from)
 }
 
 /// What the arguments ask for, if they are complete.

@@ -18,6 +18,7 @@ use crate::text::BYTE_ORDER_MARK;
 use crate::tools::builtin::READ_FIRST;
 use crate::tools::change_preview;
 use crate::tools::disk;
+use crate::tools::in_place;
 use crate::tools::languages::Languages;
 use crate::tools::settings_check;
 use crate::tools::tool::{CallContext, Preview, Tool, ToolError, ToolOutput};
@@ -142,7 +143,7 @@ fn write(
     if written.is_ok() {
         state.keep_declaration(target.real_path(), wanted.declaration);
     }
-    written.map_err(ToolError::from)
+    written.map(in_place::answer).map_err(ToolError::from)
 }
 
 fn computed(
