@@ -6,6 +6,7 @@
 //! takes the place of a directory or a file leads elsewhere. The files go with the session, whose
 //! whole directory is removed when the store forgets it.
 
+mod contents;
 mod directories;
 mod finds;
 mod plan;
@@ -50,10 +51,11 @@ pub(crate) struct SessionFiles {
     session: SessionId,
     /// `tools.spill_bytes`.
     max_bytes: u64,
-    /// The names of files that are being written. They are never removed to make room.
-    growing: Mutex<Vec<String>>,
-    /// Held while the disk is asked for room, by threads that may wait for it.
-    making_room: Mutex<()>,
+    /// The files that are being written. They are never removed to make room.
+    growing: Mutex<Vec<GrowingFile>>,
+    /// The bytes that may be written before the disk is asked for room again. Held meanwhile, by
+    /// threads that may wait for it.
+    room: Mutex<u64>,
     /// Held while a text is kept: the same one may come twice at once.
     keeping: Mutex<()>,
     /// What commands have left in the workspace. `None`: it was not read yet.
@@ -71,6 +73,14 @@ pub(crate) struct SessionFile {
     files: Arc<SessionFiles>,
 }
 
+/// A file that is being written.
+#[derive(Clone, Debug)]
+struct GrowingFile {
+    name: String,
+    /// The bytes that it may have by now, some of which may not be written yet.
+    claimed: u64,
+}
+
 /// A name for a file, or for what writes it, that no other of the session has.
 pub(crate) fn unique_stem(kind: &str) -> String {
     let digits = Uuid::new_v4().simple().to_string();
@@ -79,8 +89,8 @@ pub(crate) fn unique_stem(kind: &str) -> String {
 
 impl SessionFiles {
     fn new(state_dir: PathBuf, session: SessionId, max_bytes: u64) -> Self {
-        let (growing, making_room, keeping, finds) = Default::default();
-        Self { state_dir, session, max_bytes, growing, making_room, keeping, finds }
+        let (growing, room, keeping, finds) = Default::default();
+        Self { state_dir, session, max_bytes, growing, room, keeping, finds }
     }
 
     /// Makes the file `stem.txt`, which only we may read. First removes the oldest files that
@@ -95,15 +105,38 @@ impl SessionFiles {
             return Err(io::Error::other("not a valid name for a file of a session"));
         }
         let directory = open_outputs(&self.state_dir, &self.session, true)?;
-        let making_room = sync::lock(&self.making_room);
-        let growing = sync::lock(&self.growing).clone();
-        quota::make_room(&directory, self.max_bytes.saturating_sub(expected), &growing)?;
+        let mut room = sync::lock(&self.room);
+        *room = self.room_in(&directory, expected)?.saturating_sub(expected);
         let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let file = open_in(&directory, &name, flags)?;
-        sync::lock(&self.growing).push(name.clone());
-        drop(making_room);
+        sync::lock(&self.growing).push(GrowingFile { name: name.clone(), claimed: expected });
+        drop(room);
         let path = self.path_of_name(&name);
         Ok(SessionFile { file, path, name, files: Arc::clone(self) })
+    }
+
+    /// Removes the oldest files that are no longer written, until there is room for so many bytes,
+    /// and returns for how many there is.
+    fn room_in(&self, directory: &File, bytes: u64) -> io::Result<u64> {
+        let growing = sync::lock(&self.growing).clone();
+        quota::make_room(directory, (self.max_bytes, bytes), &growing)
+    }
+
+    /// Makes room for so many bytes more of a file that grows. Returns for how many there is room:
+    /// what else grows is never removed. Asks the disk only where what it said before is used up.
+    fn claim(&self, name: &str, bytes: u64) -> io::Result<u64> {
+        let mut room = sync::lock(&self.room);
+        if *room < bytes {
+            let directory = open_outputs(&self.state_dir, &self.session, true)?;
+            *room = self.room_in(&directory, bytes)?;
+        }
+        let claimed = bytes.min(*room);
+        *room -= claimed;
+        let mut growing = sync::lock(&self.growing);
+        if let Some(file) = growing.iter_mut().find(|file| file.name == name) {
+            file.claimed += claimed;
+        }
+        Ok(claimed)
     }
 
     /// Keeps a text in the file `stem.txt`, whose name is made of what it holds. One that is
@@ -193,6 +226,12 @@ impl SessionFiles {
 }
 
 impl SessionFile {
+    /// Makes room for so many bytes more of the file, before they are written. Returns for how many
+    /// there is room within `tools.spill_bytes`.
+    pub(crate) fn make_room(&self, bytes: u64) -> io::Result<u64> {
+        self.files.claim(&self.name, bytes)
+    }
+
     /// Removes what could not be written whole.
     pub(crate) fn remove(&self) {
         let opened = open_outputs(&self.files.state_dir, &self.files.session, false);
@@ -205,7 +244,7 @@ impl SessionFile {
 
 impl Drop for SessionFile {
     fn drop(&mut self) {
-        sync::lock(&self.files.growing).retain(|name| *name != self.name);
+        sync::lock(&self.files.growing).retain(|file| file.name != self.name);
     }
 }
 

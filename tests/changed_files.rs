@@ -90,13 +90,65 @@ async fn what_changes_between_turns_is_told_in_front_of_the_users_words_and_stay
         asked.starts_with("<reminder>\n") && asked.ends_with("</reminder>\n\nAnd now?"),
         "{asked}"
     );
-    assert!(
-        asked.contains("hanged; read them again before you edit them:\n")
-            && asked.contains("/a.txt\n"),
-        "{asked}"
-    );
+    assert!(asked.contains("/a.txt\n@@ -1,1 +1,1 @@\n-one\n+changed\n"), "{asked}");
     assert!(asked.contains("/b.txt\n[File deleted]\n"), "{asked}");
     assert_eq!(texts(&third)[1..], [asked.clone(), "Again.".to_owned()], "the same bytes, once");
+}
+
+/// What the last user message of a request says.
+fn asked(request: &Value) -> String {
+    let messages = request["messages"].as_array().expect("messages").iter().rev();
+    let mut users = messages.filter(|message| message["role"] == "user");
+    users.next().and_then(|message| message["content"].as_str()).unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn life_6d_a_change_after_a_restart_and_in_a_fork_is_told_with_its_diff() {
+    let upstream = Upstream::start();
+    let edit = json!({ "file_path": "a.txt", "old_string": "one", "new_string": "1" });
+    let mut first = Server::builder(&upstream).free().file("a.txt", "one\ntwo\n").start().await;
+    let begun = [read("a.txt"), ("c2", "Edit", edit)];
+    turn(&upstream, &first, &json!([user_says("Go.")]), &begun).await;
+    first.stop();
+    fs::write(first.workspace().join("a.txt"), "1\nzwei\n").unwrap();
+    let server = crate::sessions::after(&upstream, &first).start().await;
+    let done = json!({ "role": "assistant", "content": "Done." });
+
+    // Long enough to be known again in another session.
+    let answer = "It is known what the file holds now, and nothing else was changed. ".repeat(5);
+    let answer = answer.trim();
+    let mut list = vec![user_says("Go."), done, user_says("And now?")];
+    upstream.round(says(answer));
+    server.client().chat(&with(ask(""), json!({ "messages": list }))).await;
+    let second = upstream.requests().pop().expect("a request").json();
+    let diff = "/a.txt\n@@ -1,2 +1,2 @@\n 1\n-two\n+zwei\n</reminder>";
+    assert!(asked(&second).contains(diff), "{}", asked(&second));
+
+    // What was told with its diff is known: a later change is told from there.
+    fs::write(first.workspace().join("a.txt"), "1\nzwei\ndrei\n").unwrap();
+    upstream.round(says("Done."));
+    list.push(json!({ "role": "assistant", "content": answer }));
+    list.push(user_says("In another one?"));
+    let fork = json!({ "messages": list, "toolhand": { "session": "another" } });
+    server.client().chat(&with(ask(""), fork)).await;
+    let third = upstream.requests().pop().expect("a request").json();
+    assert!(asked(&third).contains(" zwei\n+drei\n</reminder>"), "{}", asked(&third));
+}
+
+#[tokio::test]
+async fn life_6d_what_is_too_long_to_be_kept_is_named_between_turns_too() {
+    let upstream = Upstream::start();
+    let long = "a line of text\n".repeat(80_000);
+    let server = Server::builder(&upstream).file("a.txt", &long).start().await;
+    turn(&upstream, &server, &json!([user_says("Go.")]), &[read("a.txt")]).await;
+    fs::write(server.workspace().join("a.txt"), "short\n").unwrap();
+
+    let done = json!({ "role": "assistant", "content": "Done." });
+    let list = json!([user_says("Go."), done, user_says("And now?")]);
+    let second = turn(&upstream, &server, &list, &[]).await;
+    let told = asked(&second);
+    assert!(told.contains("hanged; read them again before you edit them:\n"), "{told}");
+    assert!(told.contains("/a.txt\n</reminder>"), "{told}");
 }
 
 #[tokio::test]

@@ -229,6 +229,42 @@ async fn the_oldest_kept_answer_makes_room_for_a_new_one() {
     assert!(!first.exists() && second.exists(), "{first:?} {second:?}");
 }
 
+/// The bytes of all files that are kept beside this one.
+fn kept_bytes(path: &Path) -> u64 {
+    let entries = fs::read_dir(path.parent().expect("a directory")).expect("it is there");
+    entries.map(|entry| entry.expect("an entry").metadata().expect("it is there").len()).sum()
+}
+
+#[tokio::test]
+async fn life_6c_an_output_counts_while_it_grows() {
+    let upstream = Upstream::start();
+    let builder = Server::builder(&upstream).free().config("tools.spill_bytes", "\"200KiB\"");
+    let server = builder.file("a.txt", &numbered(3000)).start().await;
+    let kept = kept_in(&rounds_of(&upstream, &server, "one", &[&[search("a.txt")]]).await[0][0]);
+    assert!(kept.exists());
+
+    let grow = json!({ "command": "yes; echo never", "run_in_background": true });
+    let started = rounds_of(&upstream, &server, "one", &[&[("Bash", grow)]]).await;
+    let id = started[0][0].lines().find_map(|line| line.strip_prefix("Background task started: "));
+    let id = id.expect("an id").to_owned();
+    let look = json!({ "task_id": id });
+    let told = rounds_of(&upstream, &server, "one", &[&[("TaskOutput", look)]]).await;
+
+    let mut lines = told[0][0].lines();
+    let told_end = lines.rfind(|line| line.starts_with("Task ")).expect("how it ended");
+    let why = "killed (output limit: the outputs of running commands fill what may be kept of this \
+               session, tools.spill_bytes)";
+    assert_eq!(told_end, format!("Task {id}: {why}"));
+    assert!(!kept.exists(), "the oldest that has ended goes first");
+    let output = kept.with_file_name(format!("{id}.txt"));
+    assert_eq!(kept_bytes(&output), 200 << 10);
+    // What has ended makes room again; a command that is waited for runs to its end without.
+    let flood = json!({ "command": "seq 100000; echo the end" });
+    let told = rounds_of(&upstream, &server, "one", &[&[("Bash", flood)]]).await;
+    assert!(told[0][0].ends_with("100000\nthe end"), "{told:?}");
+    assert!(!output.exists() && kept_bytes(&output) <= 200 << 10);
+}
+
 #[tokio::test]
 async fn p18_output_that_fills_the_disk_leaves_room_for_the_record() {
     let upstream = Upstream::start();

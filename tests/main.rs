@@ -10,6 +10,7 @@ mod crash;
 mod demo;
 mod documents;
 mod file_encodings;
+mod file_kinds;
 mod frontends;
 mod hooks;
 mod hostile;

@@ -7,9 +7,13 @@ use super::{ConversionError, in_memory};
 use crate::blocking::DOCUMENTS;
 use crate::processes::worker::{Answer, WorkerEnd, Workers};
 
+mod beginning;
+#[cfg(feature = "pdf")]
+mod encryption;
 #[cfg(feature = "pdf")]
 mod extraction;
 
+pub(crate) use self::beginning::{FIRST_BYTES, is_document};
 #[cfg(feature = "pdf")]
 pub(super) use self::extraction::extract_if_asked;
 
@@ -38,6 +42,8 @@ pub(crate) enum Report {
     BadPage { number: usize, reason: String },
     /// It opens only with a password.
     Locked,
+    /// It is encrypted in this way, which the reader does not know.
+    UnknownEncryption(String),
     /// It cannot be read at all.
     Broken(String),
     /// This process could not be confined, and has read nothing.
@@ -121,6 +127,7 @@ fn text_of(answer: &Answer) -> Result<FirstPages, String> {
         Some(Report::Locked) => {
             return Err("it is encrypted, and opens only with a password".into());
         }
+        Some(Report::UnknownEncryption(how)) => return Err(format!("it is encrypted, by {how}")),
         Some(Report::Broken(_)) => return Err("it is damaged".into()),
         _ => return Err(fault(answer.end).into()),
     };

@@ -80,13 +80,14 @@ impl Current {
 }
 
 impl Current {
-    /// With the difference from what the model knows, if both are kept texts. Takes up to half a
-    /// second.
+    /// With the difference from what the model knows, if both are kept texts. Reads the disk, and
+    /// takes up to half a second.
     pub(crate) fn with_diff(self, suspect: &Suspect) -> Self {
         if suspect.known.is_same_content(&self.fingerprint) {
             return self;
         }
-        let diff = match (&suspect.content, &self.content) {
+        let known = self.content.as_ref().and_then(|_| suspect.known_content());
+        let diff = match (&known, &self.content) {
             (Some(old), Some(new)) => diff(old, new),
             _ => None,
         };

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 use tokio_util::sync::CancellationToken;
 
 use super::read_state::{Content, MAX_KEPT_BYTES};
@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) encoding: Encoding,
-    /// Whole lines with their line ends. A line longer than the budget is cut.
+    /// Whole lines with their line ends, which are never `\r` alone. A line longer than the budget is cut.
     pub(crate) bytes: Vec<u8>,
     pub(crate) first: u64,
     pub(crate) lines: u64,
@@ -74,8 +74,10 @@ impl Page {
         let is_whole = length < buffer.len();
         let mut encoding = Encoding::recognise_declared(&buffer[..length], is_whole, declared)
             .map_err(PageError::Binary)?;
+        let line_end = LineEnd { newline: encoding.newline(), byte: b'\n' };
+        let line_end = line_end.of_file((&mut file, cancelled), &buffer[..length], is_whole)?;
         let mut utf_8 = Utf8Check::default();
-        let mut scan = Scan::new(wanted, encoding.newline());
+        let mut scan = Scan::new(wanted, line_end);
         while length > 0 {
             if encoding.is_unmarked_utf_8() && scan.fed < COUNTED_BYTES {
                 utf_8.feed(&buffer[..length]);
@@ -133,10 +135,96 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
+/// What ends a line.
+#[derive(Clone, Copy, Debug)]
+struct LineEnd {
+    newline: Newline,
+    /// `\n`, or `\r` in a file without any.
+    byte: u8,
+}
+
+impl LineEnd {
+    /// What ends the lines of a file that begins with `sample`, behind which it is read on. Only
+    /// where that has `\r` and no `\n`, the rest is looked through as well.
+    fn of_file(
+        self,
+        (file, cancelled): (&mut (impl Read + Seek), &CancellationToken),
+        sample: &[u8],
+        is_whole: bool,
+    ) -> Result<Self, PageError> {
+        let returns = Self { byte: b'\r', ..self };
+        if self.is_in(sample) || !returns.is_in(sample) {
+            return Ok(self);
+        }
+        let mut read = sample.len() as u64;
+        let mut piece = vec![0; if is_whole { 0 } else { SAMPLE_BYTES }];
+        while !is_whole && read < LONGEST_LINE_BYTES {
+            let length = fill(file, &mut piece)?;
+            if length == 0 {
+                break;
+            }
+            if cancelled.is_cancelled() {
+                return Err(PageError::Cancelled);
+            }
+            if self.is_in(&piece[..length]) {
+                file.seek(SeekFrom::Start(sample.len() as u64))?;
+                return Ok(self);
+            }
+            read += length as u64;
+        }
+        if !is_whole {
+            file.seek(SeekFrom::Start(sample.len() as u64))?;
+        }
+        Ok(returns)
+    }
+
+    fn is_in(self, bytes: &[u8]) -> bool {
+        match self.newline {
+            Newline::Byte => memchr(self.byte, bytes).is_some(),
+            Newline::LittleEndian | Newline::BigEndian => {
+                bytes.chunks_exact(2).any(|unit| unit == self.wide())
+            }
+        }
+    }
+
+    /// Its two bytes in UTF-16.
+    fn wide(self) -> [u8; 2] {
+        match self.newline {
+            Newline::BigEndian => [0, self.byte],
+            Newline::Byte | Newline::LittleEndian => [self.byte, 0],
+        }
+    }
+
+    /// Puts `\n` at the ends of lines, as in other files.
+    fn put_feeds(self, bytes: &mut [u8]) {
+        match self.newline {
+            _ if self.byte == b'\n' => {}
+            Newline::Byte => {
+                bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+            }
+            Newline::LittleEndian | Newline::BigEndian => {
+                let feed = Self { byte: b'\n', ..self }.wide();
+                let units = bytes.chunks_exact_mut(2).filter(|unit| **unit == self.wide());
+                units.for_each(|unit| unit.copy_from_slice(&feed));
+            }
+        }
+    }
+
+    /// The offsets in `chunk` just after each line end.
+    fn offsets(self, chunk: &[u8]) -> Box<dyn Iterator<Item = usize> + '_> {
+        if self.newline == Newline::Byte {
+            return Box::new(memchr_iter(self.byte, chunk).map(|at| at + 1));
+        }
+        let expected = self.wide();
+        let units = chunk.chunks_exact(2).enumerate();
+        Box::new(units.filter(move |(_, unit)| *unit == expected).map(|(at, _)| at * 2 + 2))
+    }
+}
+
 /// Counts all lines, and keeps those of the page.
 struct Scan {
     wanted: Wanted,
-    newline: Newline,
+    line_end: LineEnd,
     hasher: blake3::Hasher,
     /// All bytes so far, while they are few.
     content: Option<Vec<u8>>,
@@ -152,10 +240,10 @@ struct Scan {
 }
 
 impl Scan {
-    fn new(wanted: Wanted, newline: Newline) -> Self {
+    fn new(wanted: Wanted, line_end: LineEnd) -> Self {
         Self {
             wanted,
-            newline,
+            line_end,
             hasher: blake3::Hasher::new(),
             content: Some(Vec::new()),
             fed: 0,
@@ -187,7 +275,7 @@ impl Scan {
             content.extend_from_slice(chunk);
         }
         let mut start = 0;
-        for end in line_ends(chunk, self.newline) {
+        for end in self.line_end.offsets(chunk) {
             self.take(&chunk[start..end], true);
             start = end;
         }
@@ -236,6 +324,7 @@ impl Scan {
             (self.lines, self.page) = (0, Vec::new());
         }
         let is_whole_content = is_whole && self.fed <= COUNTED_BYTES;
+        self.line_end.put_feeds(&mut self.page);
         Page {
             encoding,
             bytes: self.page,
@@ -245,22 +334,6 @@ impl Scan {
             hash: is_whole_content.then(|| self.hasher.finalize()),
             content: self.content.filter(|_| is_whole_content).map(Content::from),
         }
-    }
-}
-
-/// The offsets in `chunk` just after each line end.
-fn line_ends(chunk: &[u8], newline: Newline) -> Box<dyn Iterator<Item = usize> + '_> {
-    let unit = move |expected: [u8; 2]| {
-        chunk
-            .chunks_exact(2)
-            .enumerate()
-            .filter(move |(_, unit)| *unit == expected)
-            .map(|(index, _)| index * 2 + 2)
-    };
-    match newline {
-        Newline::Byte => Box::new(memchr_iter(b'\n', chunk).map(|at| at + 1)),
-        Newline::LittleEndian => Box::new(unit(*b"\n\0")),
-        Newline::BigEndian => Box::new(unit(*b"\0\n")),
     }
 }
 
@@ -340,6 +413,19 @@ mod tests {
         check(b"\xef\xbb\xbf", (1, 1), b"", 0);
         check(b"\n\n", (2, 1), b"\n", 2);
         check(b"\xff\xfea\0\n\0b\0", (2, 1), b"b\0", 2);
+    }
+
+    #[test]
+    fn files_3b_without_a_line_feed_lines_end_at_returns() {
+        check(b"a\rb\rc", (2, 1), b"b\n", 3);
+        check(b"a\rb\r", (1, 10), b"a\nb\n", 2);
+        check(b"\xff\xfea\0\r\0\x0d\x0db\0", (2, 1), b"\x0d\x0db\0", 2);
+        check(b"\xfe\xff\0a\0\r\0b", (1, 1), b"\xfe\xff\0a\0\n", 2);
+        // One line feed, however late, makes the others part of their lines.
+        check(b"a\rb\n", (1, 10), b"a\rb\n", 1);
+        let long = b"1234567\r".repeat(SAMPLE_BYTES / 4);
+        check(&long, (3, 1), b"1234567\n", SAMPLE_BYTES as u64 / 4);
+        check(&[&long[..], b"x\ny"].concat(), (2, 1), b"y", 2);
     }
 
     #[test]

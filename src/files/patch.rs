@@ -1,9 +1,11 @@
 //! Computes the unified diff of a change, and shortens it for the model.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use memchr::memchr;
 use serde::Serialize;
 use similar::{ChangeTag, DiffOp, TextDiff};
 
@@ -38,7 +40,11 @@ pub(crate) fn between(old: &[u8], new: &[u8]) -> Option<Vec<Hunk>> {
     if old.len().max(new.len()) > MAX_TEXT_BYTES {
         return None;
     }
+    // Where neither has a `\n`, a `\r` ends a line, as in Read.
+    let are_returns = [old, new].iter().all(|text| memchr(b'\n', text).is_none());
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
+    let [old, new] = [old, new]
+        .map(|text| if are_returns { Cow::Owned(text.replace('\r', "\n")) } else { text });
     // A line ends with `\n` alone, as in Read: a `\r` within it is text.
     let [old, new] = [&old, &new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let diff = TextDiff::configure().timeout(TIME_LIMIT).diff_slices(&old, &new);
@@ -164,6 +170,7 @@ mod tests {
             "@@ -1,2 +1,2 @@\n-a\u{240d}\n-b\u{240d}\n+a\n+b"
         );
         assert_eq!(lines(b"a\n", b"a\r\n"), "@@ -1,1 +1,1 @@\n-a\n+a\u{240d}");
+        assert_eq!(lines(b"a\rb\r", b"a\rc\r"), "@@ -1,2 +1,2 @@\n a\n-b\n+c");
         // Where the lines differ anyway, the ends do not matter.
         assert_eq!(lines(b"a\r\n", b"b\r\n"), "@@ -1,1 +1,1 @@\n-a\n+b");
     }

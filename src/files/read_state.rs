@@ -1,6 +1,7 @@
 //! Remembers which files and lines a session has read, so that no file is edited unread.
 
 mod changes;
+mod kept;
 mod saved;
 
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use self::changes::{Found, Observation, Suspect};
+use self::kept::KeptContents;
 use super::coded_text::Declaration;
 use super::watcher::Marks;
 use crate::encoding::DeclaredEncoding;
@@ -49,6 +51,8 @@ pub(crate) struct ReadState {
     /// What is in the directories of its directories is never known: output of commands grows,
     /// and nobody edits it.
     passed_over: Option<PathBuf>,
+    /// Where contents are between two turns.
+    kept: KeptContents,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,6 +68,8 @@ struct Known {
 struct KnownFile {
     fingerprint: Fingerprint,
     content: Option<Content>,
+    /// Whether the content is also on the disk.
+    is_kept: bool,
     /// The encoding that a call has named.
     encoding: Option<DeclaredEncoding>,
     shown: Vec<Page>,
@@ -133,7 +139,8 @@ impl ReadState {
     /// Has the marks of `other`, and passes over what that does.
     pub(crate) fn like(self, other: &Self) -> Self {
         let (marks, passed_over) = (other.marks.clone(), other.passed_over.clone());
-        Self { marks, passed_over, ..self }
+        let kept = self.kept.also_of(&other.kept);
+        Self { marks, passed_over, kept, ..self }
     }
 
     /// The same files for an agent that was shown nothing of them yet.
@@ -208,7 +215,7 @@ impl ReadState {
         self.lock().content_bytes
     }
 
-    /// Keeps no contents any more: a change is then only named.
+    /// Keeps no contents in memory any more: of a change then only what is on the disk is shown.
     pub(crate) fn forget_contents(&self) {
         let mut known = self.lock();
         known.files.values_mut().for_each(|file| file.content = None);
@@ -283,6 +290,7 @@ impl Known {
     fn keep(&mut self, path: &Path, content: Option<Content>) {
         let Some(file) = self.files.get_mut(path) else { return };
         self.content_bytes -= file.content_bytes();
+        file.is_kept = false;
         file.content = content.filter(|content| content.len() <= MAX_KEPT_BYTES);
         self.content_bytes += file.content_bytes();
         while self.content_bytes > MAX_CONTENT_BYTES {
@@ -297,7 +305,8 @@ impl Known {
 impl KnownFile {
     fn new(fingerprint: Fingerprint) -> Self {
         let (content, encoding, shown, told) = (None, None, Vec::new(), None);
-        Self { fingerprint, content, encoding, shown, told, compared: 0, used: 0 }
+        let (is_kept, compared, used) = (false, 0, 0);
+        Self { fingerprint, content, is_kept, encoding, shown, told, compared, used }
     }
 
     /// The file was found in this state, which the model knows.

@@ -237,7 +237,9 @@ fn ended(finished: &Finished, timeout: Duration) -> Run {
         (EndCause::ItsOwn, None) => "ended unobserved".to_owned(),
         (EndCause::TimedOut, _) => format!("took longer than {timeout:?} and was ended"),
         (EndCause::Cancelled | EndCause::Stopped, _) => "was cancelled with the turn".to_owned(),
-        (EndCause::TooMuchOutput, _) => "printed without end and was ended".to_owned(),
+        (EndCause::TooMuchOutput | EndCause::NoRoomForOutput, _) => {
+            "printed without end and was ended".to_owned()
+        }
         (EndCause::TooManyProcesses, _) => "started too many processes and was ended".to_owned(),
     };
     // A flood says nothing.

@@ -29,6 +29,8 @@ pub(crate) enum EndCause {
     /// Somebody asked for it.
     Stopped,
     TooMuchOutput,
+    /// All that may be kept of its session is full, and nothing of that can go.
+    NoRoomForOutput,
     TooManyProcesses,
 }
 
@@ -52,6 +54,8 @@ pub(super) enum CommandEvent {
     /// No process holds the output open any more.
     OutputClosed,
     TooMuchOutput,
+    /// The quota has no room for more of the output.
+    NoRoomForOutput,
     /// The time that the last effect set has passed.
     Deadline,
     Stop(StopReason),
@@ -130,6 +134,9 @@ impl CommandState {
             (CommandEvent::TooMuchOutput, Phase::Running) => {
                 self.end_because(EndCause::TooMuchOutput, CANCEL_GRACE)
             }
+            (CommandEvent::NoRoomForOutput, Phase::Running) => {
+                self.end_because(EndCause::NoRoomForOutput, CANCEL_GRACE)
+            }
             (CommandEvent::Deadline | CommandEvent::Stop(StopReason::TimedOut), Phase::Running) => {
                 self.end_because(EndCause::TimedOut, TIMEOUT_GRACE)
             }
@@ -144,7 +151,7 @@ impl CommandState {
             (CommandEvent::Deadline, Phase::Draining)
             | (CommandEvent::Stop(StopReason::Cancelled), _) => self.end(CANCEL_GRACE),
             (
-                CommandEvent::TooMuchOutput | CommandEvent::Stop(_),
+                CommandEvent::TooMuchOutput | CommandEvent::NoRoomForOutput | CommandEvent::Stop(_),
                 Phase::Draining | Phase::Ending,
             ) => CommandEffect::Nothing,
         }
@@ -275,6 +282,11 @@ mod tests {
             [CommandEvent::TooMuchOutput, CommandEvent::TooMuchOutput],
             &[CANCEL, CommandEffect::Nothing],
             EndCause::TooMuchOutput,
+        );
+        check(
+            [CommandEvent::NoRoomForOutput, CommandEvent::TooMuchOutput],
+            &[CANCEL, CommandEffect::Nothing],
+            EndCause::NoRoomForOutput,
         );
     }
 

@@ -160,9 +160,14 @@ impl CommandOutput {
         self.lock().file.unwritten() < MAX_UNWRITTEN
     }
 
+    /// Whether the command was to keep all of it, and the quota has no room for more.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.lock().file.lacks_room()
+    }
+
     /// Puts all of it into the file from now on.
     pub(super) fn keep_all(&self) {
-        self.lock().begin_file();
+        self.lock().need_file();
     }
 
     pub(super) fn next_piece(&self) -> Option<Piece> {
@@ -261,6 +266,10 @@ impl Capture {
     /// As long as the file is not begun, the head is all there is.
     fn begin_file(&mut self) {
         self.file.begin(self.shown.head());
+    }
+
+    fn need_file(&mut self) {
+        self.file.need(self.shown.head());
     }
 }
 

@@ -279,7 +279,10 @@ impl Watch {
                 },
                 Woken::Written(written) => {
                     self.output.piece_written(written);
-                    continue;
+                    if !self.output.lacks_room() {
+                        continue;
+                    }
+                    CommandEvent::NoRoomForOutput
                 }
                 Woken::Deadline => CommandEvent::Deadline,
                 Woken::Requested(Request::Stop(why)) => CommandEvent::Stop(why),
@@ -423,10 +426,8 @@ async fn piece_written(writing: &mut Option<JoinHandle<WrittenPiece>>) -> Writte
     };
     *writing = None;
     written.unwrap_or_else(|error| WrittenPiece {
-        file: None,
-        bytes: 0,
-        given_back: 0,
         fault: Some(error.to_string()),
+        ..WrittenPiece::default()
     })
 }
 

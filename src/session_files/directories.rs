@@ -25,6 +25,9 @@ const OUTPUT: &str = "output";
 /// The commands of a session that were not looked at yet.
 const UNDER_WAY: &str = "under-way";
 
+/// The contents of files that the model has seen.
+const CONTENTS: &str = "contents";
+
 /// Gives each session its files.
 #[derive(Debug)]
 pub(crate) struct SessionDirectories {
@@ -95,6 +98,15 @@ pub(super) fn open_under_way(
     create: bool,
 ) -> io::Result<File> {
     open_below(state_dir, &[SESSIONS, session.as_str(), UNDER_WAY], create)
+}
+
+/// Opens the directory of the contents of files that the model has seen, in the same way.
+pub(super) fn open_contents(
+    state_dir: &Path,
+    session: &SessionId,
+    create: bool,
+) -> io::Result<File> {
+    open_below(state_dir, &[SESSIONS, session.as_str(), CONTENTS], create)
 }
 
 fn open_below(state_dir: &Path, names: &[&str], create: bool) -> io::Result<File> {

@@ -77,6 +77,25 @@ fn the_oldest_goes_first_and_reading_it_says_so() {
 }
 
 #[test]
+fn life_6c_files_count_while_they_grow_and_the_others_make_room() {
+    let home = TempDir::new().unwrap();
+    let files = session_files(home.path(), 100);
+    let old = written(&files, "old", 30, 10);
+    let (one, two) = (files.create("one", 0).unwrap(), files.create("two", 0).unwrap());
+    assert_eq!(one.make_room(60).unwrap(), 60);
+    assert!(files.open(&old).is_ok());
+    // Nothing of it is written yet, and it counts.
+    assert_eq!(two.make_room(40).unwrap(), 40);
+    assert!(files.open(&old).is_err());
+    assert_eq!((one.make_room(1).unwrap(), two.make_room(1).unwrap()), (0, 0));
+    (&one.file).write_all(&[b'x'; 60]).unwrap();
+    let path = one.path.clone();
+    drop(one);
+    assert_eq!(two.make_room(50).unwrap(), 50);
+    assert!(files.open(&path).is_err(), "it grows no more");
+}
+
+#[test]
 fn p18_what_takes_a_files_place_is_not_read() {
     let home = TempDir::new().unwrap();
     let files = session_files(home.path(), PLENTY);

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::future::{BoxFuture, FutureExt as _, Shared};
+use futures::future::{BoxFuture, FutureExt as _, Shared, join};
 
 use super::client_calls::call_digest;
 use super::record::{SessionBody, SessionState, TurnBody};
 use super::running::Audience;
 use crate::agent::record::{Asked, End, Entry, Outcome, Recorder};
+use crate::blocking::FILES;
 use crate::clock;
 use crate::errors::ApiError;
 use crate::ids::{Scope, SessionId, TurnId};
@@ -118,6 +119,17 @@ impl CurrentState {
             plan,
         };
         (self.before.as_ref() != Some(&now)).then_some(now)
+    }
+
+    /// Puts what the agent knows of files on the disk, where a later turn finds it.
+    fn keep_contents(&self) -> impl Future<Output = ()> + use<> {
+        let agent = Arc::clone(&self.agent);
+        async move {
+            if agent.read_state.content_bytes() > 0 {
+                // Without it, changes are named and not shown.
+                _ = FILES.run(move || agent.read_state.keep_contents()).await;
+            }
+        }
     }
 
     /// The body of the session.
@@ -270,11 +282,12 @@ impl TurnRecorder {
 impl Recorder for TurnRecorder {
     fn commit(&self, entry: Entry) -> BoxFuture<'static, Result<(), ApiError>> {
         let changes = self.changes(&entry);
-        let committing = match entry {
-            Entry::End(_) => self.send_end(changes),
-            _ => self.send(changes).boxed(),
-        };
-        Box::pin(async move { Ok(committing.await?) })
+        if !matches!(entry, Entry::End(_)) {
+            let committing = self.send(changes);
+            return Box::pin(async move { Ok(committing.await?) });
+        }
+        let (committing, keeping) = (self.send_end(changes), self.current.keep_contents());
+        Box::pin(async move { Ok(join(committing, keeping).await.0?) })
     }
 }
 

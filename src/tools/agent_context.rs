@@ -43,7 +43,9 @@ impl AgentContext {
     /// The main agent of a session that begins.
     pub(crate) fn main(session: &SessionContext) -> Self {
         let read_state = match &session.files {
-            Some(files) => ReadState::default().passing_over(files.of_all_sessions()),
+            Some(files) => ReadState::default()
+                .passing_over(files.of_all_sessions())
+                .kept_in(Arc::clone(files)),
             None => ReadState::default(),
         };
         Self {

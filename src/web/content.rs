@@ -11,6 +11,7 @@ use html5ever::tokenizer::{
 
 use super::fetch_error::FetchError;
 use crate::documents::html::Syntax;
+use crate::documents::pdf;
 use crate::encoding::{self, SAMPLE_BYTES};
 
 /// Where HTML may say its encoding, by its standard.
@@ -153,11 +154,8 @@ fn is_readable(body: &[u8], must_be_sure: bool) -> bool {
 }
 
 fn is_pdf(body: &[u8]) -> bool {
-    body.strip_prefix(PDF).is_some_and(|version| version.first().is_some_and(u8::is_ascii_digit))
+    pdf::is_document(&body[..body.len().min(pdf::FIRST_BYTES)])
 }
-
-/// How a PDF file begins, in front of its version.
-const PDF: &[u8] = b"%PDF-";
 
 /// Of so many characters of a text one may be odd.
 const CHARS_FOR_ONE_ODD: usize = 100;
@@ -383,6 +381,7 @@ mod tests {
             assert_eq!(kind(page, b"%PDF-1.7\n"), Ok(Kind::Pdf));
         }
         assert_eq!(kind("text/plain", b"%PDF-2.0\n"), Ok(Kind::Pdf));
+        assert_eq!(kind("", b"\xef\xbb\xbf\n%PDF-2.0\n"), Ok(Kind::Pdf));
         assert_eq!(kind("text/plain", b"%PDF- is how one begins"), Ok(Kind::Text));
         assert_eq!(kind("application/pdf", b"<p>Please log in"), Ok(Kind::Html));
         let wide: Vec<u8> = "\u{feff}für".encode_utf16().flat_map(u16::to_le_bytes).collect();

@@ -166,3 +166,35 @@ async fn an_agent_may_start_another_where_the_operator_lets_it() {
     assert!(!offered(&of_model("haiku")[0]).contains(&"Task".to_owned()));
     assert!(last_answer(&of_model("sonnet")[1]).starts_with("Deepest.\n"));
 }
+
+#[tokio::test]
+async fn life_6a_an_agents_own_background_agent_is_waited_for() {
+    let upstream = Upstream::start();
+    let server = Server::builder(&upstream).config("subagents.max_depth", "2").start().await;
+    let below = |model: &str, more: Value| {
+        let mut more = more;
+        more["model"] = json!(model);
+        task("general-purpose", "Go.", more)
+    };
+    let in_background = json!({ "run_in_background": true });
+    upstream.round_of("scripted", calls(&[("c1", "Task", below("sonnet", json!({})))]));
+    upstream.round_of("sonnet", calls(&[("k1", "Task", below("haiku", in_background))]));
+    upstream.round_of("haiku", says("Deepest."));
+    upstream.round_of("sonnet", says("Middle."));
+    upstream.round_of("scripted", says("Top."));
+
+    let answer = server.client().chat(&conversation(&[user("Go.")])).await;
+
+    assert_eq!(answer.text(), "Top.");
+    let requests = upstream.requests();
+    let of_middle =
+        |request: &&crate::support::upstream::Request| request.json()["model"] == "sonnet";
+    let told = last_answer(requests.iter().rfind(of_middle).expect("its second request"));
+    assert!(told.starts_with("Deepest.\n"), "{told}");
+    assert!(
+        told.ends_with("(nothing goes to the background here, so the agent ran to its end)"),
+        "{told}"
+    );
+    let tasks = server.client().get("/toolhand/v1/tasks").await.json();
+    assert_eq!(tasks["data"], json!([]), "{tasks}");
+}

@@ -28,6 +28,7 @@ use crate::agent::record::{AgentAsk, Asked, Entry, Recorder, SuspendedAgent};
 use crate::agent::settings::{AskedModel, Delivery};
 use crate::agent::state::TurnStart;
 use crate::agent::turn::{self, Turn};
+use crate::blocking::FILES;
 use crate::clock;
 use crate::errors::{ApiError, ErrorCode};
 use crate::execution::pipeline::Pipeline;
@@ -132,7 +133,7 @@ impl AgentStarter {
         (run.record.counts, run.record.status) = (turned.end.counts, turned.status());
         let asked = turned.asked.iter().flatten();
         run.record.waits_for = asked.map(|asked| asked.id.clone()).collect();
-        run.keep_state();
+        run.keep_state().await;
         if let Err(error) = records.put(&run.id, &run.record).await {
             let error = error.message;
             tracing::warn!(agent = %run.id, error, "what an agent knows of files is not kept");
@@ -246,7 +247,10 @@ const MAX_TASK: usize = 200;
 
 impl Run {
     /// Notes what the agent has come to know, for its next run.
-    fn keep_state(&mut self) {
+    async fn keep_state(&mut self) {
+        let context = Arc::clone(&self.context);
+        // Without it, changes are named and not shown.
+        _ = FILES.run(move || context.read_state.keep_contents()).await;
         self.record.working_dir = Some(self.context.working_dir());
         self.record.read_state = self.context.read_state.save();
         self.record.todos = self.context.todos.save();

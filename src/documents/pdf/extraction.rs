@@ -7,9 +7,15 @@ use pdf_oxide::PdfDocument;
 use pdf_oxide::converters::ConversionOptions;
 use pdf_oxide::error::Error;
 
-use super::{MAX_FILE_BYTES, MAX_PAGE_CHARS, MAX_UNASKED_PAGES, Report, TASK};
+use super::beginning;
+use super::encryption;
+use super::{FIRST_BYTES, MAX_FILE_BYTES, MAX_PAGE_CHARS, MAX_UNASKED_PAGES, Report, TASK};
 use crate::processes::worker::{self, WorkerLimits};
 use crate::text;
+
+/// Why an encrypted page has no text.
+const NOTHING_DECIPHERED: &str =
+    "nothing was found in it; it is encrypted in a way that its reader gets wrong, or a scan";
 
 /// A page of a damaged file may ask for any amount of memory.
 const LIMITS: WorkerLimits = WorkerLimits { memory_bytes: 1 << 30, cpu_seconds: 30 };
@@ -28,10 +34,15 @@ pub(crate) fn extract_if_asked() -> Option<ExitCode> {
 fn extract(arguments: &[String]) -> io::Result<()> {
     let mut file = Vec::new();
     io::stdin().take(MAX_FILE_BYTES + 1).read_to_end(&mut file)?;
-    let (document, pages) = match opened(file) {
-        Ok(opened) => opened,
-        Err(Error::EncryptedPdf) => return tell(&Report::Locked),
-        Err(error) => return tell(&Report::Broken(error.to_string())),
+    let unknown = encryption::unknown(&file);
+    let (document, pages) = match (opened_anywhere(file), unknown) {
+        (Ok((document, _)), Some(how)) if document.is_encrypted() => {
+            return tell(&Report::UnknownEncryption(how));
+        }
+        (Ok(opened), _) => opened,
+        (Err(_), Some(how)) => return tell(&Report::UnknownEncryption(how)),
+        (Err(Error::EncryptedPdf), None) => return tell(&Report::Locked),
+        (Err(error), None) => return tell(&Report::Broken(error.to_string())),
     };
     tell(&Report::Pages(pages))?;
     let wanted = match arguments {
@@ -43,6 +54,19 @@ fn extract(arguments: &[String]) -> io::Result<()> {
         _ => return Ok(()),
     };
     wanted.into_iter().try_for_each(|number| tell(&page(&document, number)))
+}
+
+/// Opens a document that may begin behind other bytes. Its offsets count from its mark, or from the
+/// beginning of the file.
+fn opened_anywhere(file: Vec<u8>) -> Result<(PdfDocument, usize), Error> {
+    let front = beginning::offset(&file[..file.len().min(FIRST_BYTES)]).unwrap_or(0);
+    if front == 0 {
+        return opened(file);
+    }
+    match opened(file[front..].to_vec()) {
+        Ok((document, pages)) if pages > 0 => Ok((document, pages)),
+        _ => opened(file),
+    }
 }
 
 fn opened(file: Vec<u8>) -> Result<(PdfDocument, usize), Error> {
@@ -57,6 +81,10 @@ fn opened(file: Vec<u8>) -> Result<(PdfDocument, usize), Error> {
 fn page(document: &PdfDocument, number: usize) -> Report {
     // Other ways to the text have open endless loops.
     match document.to_plain_text(number - 1, &ConversionOptions::default()) {
+        // What is deciphered wrongly has no text either.
+        Ok(whole) if whole.trim().is_empty() && document.is_encrypted() => {
+            Report::BadPage { number, reason: NOTHING_DECIPHERED.to_owned() }
+        }
         Ok(whole) => {
             let text = text::first_chars(&whole, MAX_PAGE_CHARS).to_owned();
             Report::Page { number, is_cut: text.len() < whole.len(), text }

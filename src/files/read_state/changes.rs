@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Content, Fingerprint, KnownFile, ReadState};
+use super::{Content, Fingerprint, KeptContents, KnownFile, ReadState};
 use crate::workspace::FileVersion;
 
 /// A file that may not be as the model knows it.
@@ -15,7 +15,9 @@ pub(crate) struct Suspect {
     pub(crate) path: PathBuf,
     /// What the model knows.
     pub(crate) known: Fingerprint,
-    pub(crate) content: Option<Content>,
+    /// What the file held then, if that is in memory.
+    content: Option<Content>,
+    kept: KeptContents,
     /// What is there now.
     pub(crate) found: Found,
     /// The state that the model was told it has, if that is all that it knows of it.
@@ -46,6 +48,12 @@ enum Observed {
 }
 
 impl Suspect {
+    /// What the file held when the model knew it, if that is still kept. Reads the disk.
+    pub(crate) fn known_content(&self) -> Option<Content> {
+        let known = self.known.hash;
+        self.content.clone().or_else(|| self.kept.with_hash(known?))
+    }
+
     /// Whether the model was told of this state before.
     pub(crate) fn is_told(&self, found: Found) -> bool {
         self.told == Some(found)
@@ -112,7 +120,8 @@ impl ReadState {
                 continue;
             }
             let (known, content, told) = (file.fingerprint, file.content.clone(), file.told);
-            suspects.push(Suspect { path, known, content, found, told, since: now });
+            let kept = self.kept.clone();
+            suspects.push(Suspect { path, known, content, kept, found, told, since: now });
         }
         suspects.sort_by(|one, other| one.path.cmp(&other.path));
         suspects

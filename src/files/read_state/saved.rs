@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::changes::Found;
-use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState};
+use super::{Fingerprint, KeptContents, Known, KnownFile, MAX_PAGES, Page, ReadState};
 use crate::encoding::DeclaredEncoding;
+use crate::ids::SessionId;
 use crate::workspace::FileVersion;
 
 /// Files that are saved, those used last: all of them. Each takes some 200 bytes.
@@ -20,6 +21,9 @@ const MAX_SAVED_FILES: usize = super::MAX_FILES;
 struct Saved {
     /// The least recently used first.
     files: Vec<SavedFile>,
+    /// The sessions that have kept contents of them, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    sessions: Vec<SessionId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -52,7 +56,7 @@ impl ReadState {
         files.sort_by_key(|(_, file)| file.used);
         let skipped = files.len().saturating_sub(MAX_SAVED_FILES);
         let files = files[skipped..].iter().map(|(path, file)| SavedFile::new(path, file));
-        let saved = Saved { files: files.collect() };
+        let saved = Saved { files: files.collect(), sessions: self.kept.sessions() };
         serde_json::to_value(saved).unwrap_or_default()
     }
 
@@ -67,7 +71,10 @@ impl ReadState {
                 file.encoding = saved.encoding;
             }
         }
-        Self { known: Mutex::new(known), ..Self::default() }
+        let sessions = saved["sessions"].as_array().into_iter().flatten();
+        let sessions = sessions.filter_map(|id| SessionId::parse(id.as_str()?)).collect();
+        let kept = KeptContents::of_sessions(sessions);
+        Self { known: Mutex::new(known), kept, ..Self::default() }
     }
 }
 

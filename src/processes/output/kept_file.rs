@@ -13,7 +13,18 @@ const GIVEN_BACK: u64 = 2 << 20;
 
 /// Makes the file of an output, or gives the one that was made before. It may block.
 #[derive(Clone)]
-pub(crate) struct MakeFile(Arc<dyn Fn() -> io::Result<File> + Send + Sync>);
+pub(crate) struct MakeFile {
+    make: Arc<dyn Fn() -> io::Result<File> + Send + Sync>,
+    /// Asked for room before each piece; `None`: there is always room.
+    quota: Option<Arc<MakeRoom>>,
+}
+
+/// Makes room for so many bytes more of the file, and returns for how many there is room.
+type MakeRoom = dyn Fn(u64) -> io::Result<u64> + Send + Sync;
+
+/// Why the file of an output ends where the quota does.
+const NO_ROOM: &str = "the outputs of running commands fill what may be kept of this session, \
+    tools.spill_bytes";
 
 /// Which part of an output goes into a file besides what is kept in memory.
 #[derive(Clone, Debug)]
@@ -41,23 +52,30 @@ pub(super) struct KeptFile {
     waiting: String,
     fault: Option<String>,
     is_full: bool,
+    /// Whether the command is of no use without the whole of its file: it runs in the background.
+    is_needed: bool,
+    is_out_of_room: bool,
 }
 
 /// A piece of text for the file.
 #[derive(Debug)]
 pub(in crate::processes) struct Piece {
-    file: Result<Arc<File>, MakeFile>,
+    make: MakeFile,
+    /// `None`: it was not made yet.
+    file: Option<Arc<File>>,
     text: Arc<str>,
 }
 
 /// How far the writing of a piece has come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::processes) struct WrittenPiece {
     pub(in crate::processes) file: Option<Arc<File>>,
     pub(in crate::processes) bytes: u64,
     /// Bytes that were taken from the end of the file again.
     pub(in crate::processes) given_back: u64,
     pub(in crate::processes) fault: Option<String>,
+    /// The quota has no room for the rest.
+    pub(in crate::processes) is_out_of_room: bool,
 }
 
 /// The part of the text that the file has, and what is not in it yet.
@@ -70,7 +88,15 @@ pub(super) struct FileParts<'a> {
 
 impl MakeFile {
     pub(crate) fn new(make: impl Fn() -> io::Result<File> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(make))
+        Self { make: Arc::new(make), quota: None }
+    }
+
+    /// Asks this for room before each piece.
+    pub(crate) fn within(
+        self,
+        quota: impl Fn(u64) -> io::Result<u64> + Send + Sync + 'static,
+    ) -> Self {
+        Self { quota: Some(Arc::new(quota)), ..self }
     }
 }
 
@@ -83,6 +109,8 @@ impl fmt::Debug for MakeFile {
 impl KeptFile {
     pub(super) fn new(keep: KeepOutput, limit: u64) -> Self {
         Self {
+            is_needed: matches!(keep, KeepOutput::Always(_)),
+            is_out_of_room: false,
             keep,
             limit,
             file: None,
@@ -117,6 +145,17 @@ impl KeptFile {
         self.is_full
     }
 
+    /// Puts all of it into the file from now on, which a task cannot do without.
+    pub(super) fn need(&mut self, so_far: &str) {
+        self.is_needed = true;
+        self.begin(so_far);
+    }
+
+    /// Whether text that is needed was left out because the quota had no room for it.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.is_needed && self.is_out_of_room
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.keep, KeepOutput::WhenLong(_))
     }
@@ -148,15 +187,16 @@ impl KeptFile {
         }
         let text: Arc<str> = std::mem::take(&mut self.waiting).into();
         self.writing = Some(Arc::clone(&text));
-        let file = self.file.clone().ok_or_else(|| make.clone());
-        Some(Piece { file, text })
+        Some(Piece { make: make.clone(), file: self.file.clone(), text })
     }
 
     pub(super) fn piece_written(&mut self, written: WrittenPiece) {
         self.writing = None;
         self.file = written.file.or(self.file.take());
         self.written = (self.written + written.bytes).saturating_sub(written.given_back);
-        if let Some(fault) = written.fault {
+        self.is_out_of_room |= written.is_out_of_room;
+        let no_room = written.is_out_of_room.then(|| NO_ROOM.to_owned());
+        if let Some(fault) = written.fault.or(no_room) {
             self.give_up(fault);
         }
     }
@@ -186,19 +226,34 @@ impl KeptFile {
 /// Writes a piece to the end of its file, whatever its name leads to by now. Blocks.
 pub(in crate::processes) fn write(piece: &Piece) -> WrittenPiece {
     let file = match &piece.file {
-        Ok(file) => Arc::clone(file),
-        Err(MakeFile(make)) => match make() {
+        Some(file) => Arc::clone(file),
+        None => match (piece.make.make)() {
             Ok(file) => Arc::new(file),
-            Err(error) => {
-                let fault = Some(error.to_string());
-                return WrittenPiece { file: None, bytes: 0, given_back: 0, fault };
-            }
+            Err(error) => return WrittenPiece::failed(&error),
         },
     };
-    let (bytes, fault) = write_all(&file, piece.text.as_bytes());
+    let text = match room_for(piece) {
+        Ok(text) => text,
+        Err(error) => return WrittenPiece { file: Some(file), ..WrittenPiece::failed(&error) },
+    };
+    let (bytes, fault) = write_all(&file, text.as_bytes());
     let given_back = fault.as_ref().map_or(0, |fault| give_back(&file, fault));
     let fault = fault.map(|error| error.to_string());
-    WrittenPiece { file: Some(file), bytes, given_back, fault }
+    let is_out_of_room = text.len() < piece.text.len();
+    WrittenPiece { file: Some(file), bytes, given_back, fault, is_out_of_room }
+}
+
+/// The part of the piece that the quota has room for.
+fn room_for(piece: &Piece) -> io::Result<&str> {
+    let Some(quota) = &piece.make.quota else { return Ok(&piece.text) };
+    let room = quota(piece.text.len() as u64)?;
+    Ok(text::prefix(&piece.text, usize::try_from(room).unwrap_or(usize::MAX)))
+}
+
+impl WrittenPiece {
+    fn failed(error: &io::Error) -> Self {
+        Self { fault: Some(error.to_string()), ..Self::default() }
+    }
 }
 
 /// On a full disk, cuts the file, so that what matters more can still be written there: the

@@ -3,6 +3,7 @@
 mod apply;
 mod folded;
 mod hints;
+mod indent_steps;
 mod indentation;
 
 use std::borrow::Cow;
@@ -16,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::apply::{Replacement, apply};
 use crate::encoding::DeclaredEncoding;
-use crate::files::{CodedText, Declaration, FileError, FileSnapshot, Files, Freshness, patch};
+use crate::files::{
+    CodedText, Declaration, FileError, FileSnapshot, Files, Freshness, line_ends, patch,
+};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, AskedAccess, Permit};
 use crate::tools::builtin::READ_FIRST;
@@ -257,6 +260,46 @@ fn apply_all<'a>(
     })
 }
 
+/// The text of a file, by lines that end at `\n`.
+struct Lines<'a> {
+    text: Cow<'a, [u8]>,
+    /// Whether they end at `\r` alone in the file.
+    are_returns: bool,
+}
+
+impl<'a> Lines<'a> {
+    fn of(text: &'a [u8]) -> Self {
+        let are_returns = line_ends::are_returns(text);
+        let text = if are_returns {
+            Cow::Owned(line_ends::feeds_for_returns(text))
+        } else {
+            Cow::Borrowed(text)
+        };
+        Self { text, are_returns }
+    }
+
+    /// Makes the replacements, with the line ends of the file.
+    fn changed(
+        &self,
+        replacements: &[Replacement<'_>],
+        cancelled: &CancellationToken,
+    ) -> Result<EditOutcome<'_>, String> {
+        if !self.are_returns {
+            return apply_all(&self.text, replacements, MAX_WORK_BYTES, cancelled);
+        }
+        let fed = |text: &str| line_ends::without_returns(text).replace('\r', "\n");
+        let texts: Vec<_> = replacements.iter().map(|it| (fed(it.old), fed(it.new))).collect();
+        let replacements: Vec<_> = texts
+            .iter()
+            .zip(replacements)
+            .map(|((old, new), given)| Replacement { old, new, all: given.all })
+            .collect();
+        let outcome = apply_all(&self.text, &replacements, MAX_WORK_BYTES, cancelled)?;
+        let content = Cow::Owned(line_ends::returns_for_feeds(&outcome.content));
+        Ok(EditOutcome { content, ..outcome })
+    }
+}
+
 /// The old contents of the file, which may be long, go to hooks only.
 const HOOKS_ONLY: &[&str] = &["original"];
 
@@ -292,8 +335,8 @@ fn change(
         .map_err(|error| refused(target, &error))?;
     context.agent.read_state.keep_declaration(target.real_path(), wanted.declaration);
     let modified = || FileError::Modified(target.path().to_owned());
-    let (replacements, cancelled) = (&wanted.replacements, &context.cancelled);
-    let outcome = match apply_all(coded.text(), replacements, MAX_WORK_BYTES, cancelled) {
+    let lines = Lines::of(coded.text());
+    let outcome = match lines.changed(&wanted.replacements, &context.cancelled) {
         // Someone else has changed the file. The old text may be gone, or a match may be one
         // that the model never saw. Only a unique match is safe.
         Err(_) if freshness == Freshness::Changed => return Err(modified()),

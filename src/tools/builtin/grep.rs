@@ -5,6 +5,7 @@ mod pattern;
 mod pieces;
 mod query;
 mod render;
+mod return_ends;
 mod search;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@
 mod blocks;
 mod media;
 mod notebook;
+mod other_pictures;
 mod pdf;
 mod picture;
 mod render;
@@ -31,6 +32,11 @@ use crate::workspace::{FileVersion, Target};
 
 /// Lines of a page if the model names no number. Most source files are shorter.
 const DEFAULT_LINES: u64 = 2000;
+
+/// Follows what a picture in another format is.
+const ONLY_SHOWN: &str = "and only PNG, JPEG, GIF and WebP are shown. Where a program that converts \
+    it is installed (such as ImageMagick, ffmpeg, or Pillow for Python), make a PNG of it with that \
+    and read the PNG";
 
 /// Whether this server was built with a reader of PDF files.
 const HAS_PDF: bool = cfg!(feature = "pdf");
@@ -221,7 +227,7 @@ fn read(
     let declared = files.declaration(target, &context.agent.read_state, None);
     let declared = declared.map(Declaration::encoding);
     let page = Page::read(file, wanted, declared, &context.cancelled)
-        .map_err(|error| no_page(target, error, context))?;
+        .map_err(|error| no_page((target, file), error, context))?;
     let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
     let state = &context.agent.read_state;
@@ -285,10 +291,13 @@ fn not_read(target: &Target, error: &io::Error, context: &CallContext) -> ToolEr
     })
 }
 
-fn no_page(target: &Target, error: PageError, context: &CallContext) -> ToolError {
+fn no_page((target, file): (&Target, &File), error: PageError, context: &CallContext) -> ToolError {
     let path = target.path().display();
     match error {
         PageError::Binary(Binary(what)) => {
+            if let Some(what) = media::other_picture(file) {
+                return ToolError::Failed(format!("{path} is {what}, {ONLY_SHOWN}"));
+            }
             let also = if HAS_PDF {
                 "notebooks, pictures and PDF files"
             } else {

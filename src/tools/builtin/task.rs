@@ -13,6 +13,9 @@ use crate::tools::tool::{CallContext, Concurrency, Tool, ToolError, ToolOutput};
 /// The most characters of an agent's answer.
 const MAX_RESULT_CHARS: usize = 100_000;
 
+/// Tells the model that an agent which was to go to the background did not.
+const IN_FOREGROUND: &str = "(nothing goes to the background here, so the agent ran to its end)";
+
 /// The most characters of a description, which stands in each approval of the agent.
 const MAX_DESCRIPTION: usize = 200;
 
@@ -115,6 +118,8 @@ impl Tool for Task {
         if input.prompt.trim().is_empty() {
             return Err(ToolError::InvalidInput("prompt is empty; say what to do".to_owned()));
         }
+        // What an agent starts is over with it, and nobody would hear of the end of a task.
+        let in_background = input.run_in_background && self.has_tasks && context.agent.is_main();
         let task = AgentTask {
             agent_type: input.agent_type().map(str::to_owned),
             description: described(&input.description),
@@ -122,9 +127,13 @@ impl Tool for Task {
             model: input.model.filter(|name| !name.is_empty()),
             max_rounds: input.max_turns,
             resume: input.resume.filter(|id| !id.is_empty()),
-            in_background: input.run_in_background && self.has_tasks,
+            in_background,
         };
-        subagents.run(task).await
+        let mut output = subagents.run(task).await?;
+        if input.run_in_background && !in_background {
+            output.text.close(IN_FOREGROUND);
+        }
+        Ok(output)
     }
 }
 

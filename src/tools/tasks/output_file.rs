@@ -51,8 +51,9 @@ impl OutputFile {
     }
 
     fn maker(&self) -> MakeFile {
-        let this = self.clone();
+        let (this, within) = (self.clone(), self.clone());
         MakeFile::new(move || this.with_made(|file| file.file.try_clone()))
+            .within(move |bytes| within.with_made(|file| file.make_room(bytes)))
     }
 
     fn with_made<T>(&self, use_it: impl FnOnce(&SessionFile) -> io::Result<T>) -> io::Result<T> {

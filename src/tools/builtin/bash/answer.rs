@@ -122,6 +122,11 @@ pub(super) fn task_end(exit_one: ExitOne, finished: &Finished, notes: Vec<String
         (EndCause::ItsOwn, None) => Some("the process that looked after it was killed".to_owned()),
         (EndCause::TimedOut, _) => Some("time limit".to_owned()),
         (EndCause::TooMuchOutput, _) => Some("output limit: more than 16 MiB".to_owned()),
+        (EndCause::NoRoomForOutput, _) => Some(
+            "output limit: the outputs of running commands fill what may be kept of this session, \
+             tools.spill_bytes"
+                .to_owned(),
+        ),
         (EndCause::TooManyProcesses, _) => Some("process limit: more than 512 at once".to_owned()),
     };
     let is_success = |code| code == 0 || code == 1 && is_answer(exit_one, finished);
@@ -228,6 +233,11 @@ fn how_it_ended(time: Duration, level: Option<Level>, finished: &Finished) -> Op
         (EndCause::TooMuchOutput, _) => {
             Some("output limit: the command was ended because it wrote more than 16 MiB".to_owned())
         }
+        (EndCause::NoRoomForOutput, _) => Some(
+            "output limit: the command was ended because the outputs of running commands fill \
+             what may be kept of this session, tools.spill_bytes"
+                .to_owned(),
+        ),
         (EndCause::TooManyProcesses, _) => Some(
             "process limit: the command was ended because it had more than 512 processes at once"
                 .to_owned(),

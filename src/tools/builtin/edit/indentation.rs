@@ -5,6 +5,8 @@ use std::collections::HashMap;
 
 use memchr::{memchr_iter, memmem};
 
+use super::indent_steps::Steps;
+
 use crate::files::MAX_EDITED_BYTES;
 
 /// The position of the lines, and the new text indented like them.
@@ -30,7 +32,9 @@ pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     if ends_line && end == content.len() {
         return None;
     }
-    let new = Indents::between(&wanted, &lines)?.apply_to_all(new)?;
+    let mut indents = Indents::between(&wanted, &lines)?;
+    indents.find_steps(content, &wanted, new);
+    let new = indents.apply_to_all(new)?;
     Some(Found { start, length: end + usize::from(ends_line) - start, new })
 }
 
@@ -71,8 +75,13 @@ fn indent(line: &[u8]) -> usize {
     line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
-/// Maps each indentation of the old text to that of the file, the deepest first.
-struct Indents<'a>(Vec<(&'a str, String)>);
+/// How the indentation of the old text becomes that of the file.
+struct Indents<'a> {
+    /// Each indentation of the old text with that of the file, the deepest first.
+    known: Vec<(&'a str, String)>,
+    /// What a level deeper or less deep than these is. `None`: the same in both.
+    steps: Option<Steps>,
+}
 
 impl<'a> Indents<'a> {
     fn between(wanted: &[&'a str], found: &[&[u8]]) -> Option<Self> {
@@ -92,7 +101,15 @@ impl<'a> Indents<'a> {
             .map(|(mine, theirs)| (mine, String::from_utf8_lossy(theirs).into_owned()))
             .collect();
         indents.sort_by_key(|(mine, _)| std::cmp::Reverse(mine.len()));
-        Some(Self(indents))
+        Some(Self { known: indents, steps: None })
+    }
+
+    /// Finds out how the file writes a level of indentation. Reads its lines once.
+    fn find_steps(&mut self, content: &[u8], wanted: &[&str], new: &str) {
+        let pairs: Vec<_> = self.known.iter().map(|(mine, theirs)| (*mine, &**theirs)).collect();
+        let old = wanted.iter().map(|line| line.as_bytes());
+        let written = old.chain(new.split('\n').map(str::as_bytes));
+        self.steps = Steps::between(&pairs, written, lines_of(content));
     }
 
     fn apply_to_all(&self, text: &str) -> Option<String> {
@@ -116,17 +133,27 @@ impl<'a> Indents<'a> {
             return Some(());
         }
         let (mine, text) = line.split_at(indent(line.as_bytes()));
-        // A line deeper than all matched lines keeps its additional indentation.
-        if let Some((known, theirs)) = self.0.iter().find(|(known, _)| mine.starts_with(known)) {
+        if let Some((known, theirs)) = self.known.iter().find(|(known, _)| mine.starts_with(known))
+        {
             whole.push_str(theirs);
-            whole.push_str(&mine[known.len()..]);
+            self.convert(&mine[known.len()..], whole);
         } else {
             // One less deep is as much less deep in the file.
-            let (known, theirs) = self.0.last()?;
-            whole.push_str(theirs.strip_suffix(known.strip_prefix(mine)?)?);
+            let (known, theirs) = self.known.last()?;
+            let mut difference = String::new();
+            self.convert(known.strip_prefix(mine)?, &mut difference);
+            whole.push_str(theirs.strip_suffix(&*difference)?);
         }
         whole.push_str(text);
         Some(())
+    }
+
+    /// What a line is deeper than one that matched.
+    fn convert(&self, mine: &str, whole: &mut String) {
+        match self.steps {
+            Some(steps) => steps.converted(mine, whole),
+            None => whole.push_str(mine),
+        }
     }
 }
 
@@ -157,7 +184,7 @@ mod tests {
     #[test]
     fn an_indentation_of_any_depth_is_taken_in_one_pass() {
         let deep = format!("{}b", " ".repeat(1 << 19));
-        check("\ta\n", ("    a", &deep), Some(("\ta", &format!("\t{}", &deep[4..]))));
+        check("\ta\n", ("    a", &deep), Some(("\ta", &format!("{}b", "\t".repeat(1 << 17)))));
         check("\ta\n", ("\t\ta", &deep), None);
     }
 
@@ -178,7 +205,38 @@ mod tests {
         );
         // As far to the left as that there is nothing.
         check("    foo()\n", ("        foo()", "        foo()\nend"), None);
-        check("\tfoo()\n", ("        foo()", "        foo()\n    end"), None);
+        check(
+            "\tfoo()\n",
+            ("        foo()", "        foo()\n    end"),
+            Some(("\tfoo()", "\tfoo()\nend")),
+        );
+    }
+
+    #[test]
+    fn files_7e_each_depth_is_in_the_unit_of_the_file() {
+        check(
+            "fn a() {\n\tif b {\n\t\tc();\n\t}\n}\n",
+            ("    if b {\n", "    if b {\n        if d {\n            e();\n        }\n"),
+            Some(("\tif b {\n", "\tif b {\n\t\tif d {\n\t\t\te();\n\t\t}\n")),
+        );
+        check(
+            "def a():\n    if b:\n        c()\n",
+            ("  if b:\n    c()\n", "  if b:\n    for d in e:\n      c(d,\n         d)\n"),
+            Some((
+                "    if b:\n        c()\n",
+                "    if b:\n        for d in e:\n            c(d,\n                 d)\n",
+            )),
+        );
+        check(
+            "if ok:\n  foo()\n  bar()\n",
+            ("    foo()\n", "    baz()\n    if d:\n        e()\n"),
+            Some(("  foo()\n", "  baz()\n  if d:\n    e()\n")),
+        );
+        check(
+            "a {\n  b {\n    c\n  }\n}\n",
+            ("\tb {\n\t\tc\n\t}", "\tb {\n\t\tc {\n\t\t\td\n\t\t}\n\t}"),
+            Some(("  b {\n    c\n  }", "  b {\n    c {\n      d\n    }\n  }")),
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::found::{Found, Key};
 use super::pieces::{FoundInPiece, Piece, Pieces};
 use super::query::Query;
+use super::return_ends::ReturnEnds;
 use super::{GrepInput, OutputMode, render};
 use crate::permissions::{Permit, SearchScope};
 use crate::sync;
@@ -383,13 +384,15 @@ struct Interruptible<'a> {
     left: Option<u64>,
     /// Not before the first read: whoever opened the file has just looked at the time.
     looks_at_time: bool,
+    return_ends: ReturnEnds,
 }
 
 impl<'a> Interruptible<'a> {
     /// A length of zero means that it is not known.
     fn new(file: &'a File, length: u64, bounds: &'a Bounds) -> Self {
         let left = Some(length).filter(|length| *length > 0);
-        Self { file, bounds, left, looks_at_time: false }
+        let return_ends = ReturnEnds::default();
+        Self { file, bounds, left, looks_at_time: false, return_ends }
     }
 }
 
@@ -404,6 +407,7 @@ impl Read for Interruptible<'_> {
         self.looks_at_time = true;
         let read = self.file.read(buffer)?;
         self.left = self.left.map(|left| left.saturating_sub(read as u64));
+        self.return_ends.replace(&mut buffer[..read], self.file, self.bounds);
         Ok(read)
     }
 }

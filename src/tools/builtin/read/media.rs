@@ -12,13 +12,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::timeout;
 
+use super::other_pictures;
 use crate::blocking::{DECODING, FILES};
+use crate::documents::pdf;
 use crate::files::{Content, Fingerprint, MAX_KEPT_BYTES};
 use crate::tools::tool::{CallContext, PictureFormat, ToolError};
 use crate::workspace::{FileVersion, Target};
 
 /// The largest file that is taken into memory.
 const MAX_FILE_BYTES: u64 = 100_000_000;
+
+/// Bytes that tell the format of a picture.
+const PICTURE_BYTES: usize = 12;
 
 /// How long reading it may take. A file system that hangs must not keep others from decoding.
 const MAX_READ_TIME: Duration = Duration::from_secs(20);
@@ -53,23 +58,34 @@ pub(super) struct Contents {
 impl Kind {
     /// Looks at the first bytes of the file. Empty notebooks are empty files.
     pub(super) fn recognise(file: &File, path: &Path) -> io::Result<Option<Self>> {
-        let mut first = [0; 12];
-        let mut length = 0;
-        while length < first.len() {
-            match file.read_at(&mut first[length..], length as u64) {
-                Ok(0) => break,
-                Ok(read) => length += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let first = &first[..length];
-        Ok(match PictureFormat::recognise(first) {
+        let first = &first_bytes(file)?[..];
+        Ok(match PictureFormat::recognise(&first[..first.len().min(PICTURE_BYTES)]) {
             Some(format) => Some(Self::Picture(format)),
-            None if first.starts_with(b"%PDF-") => Some(Self::Pdf),
+            None if first.starts_with(b"%PDF-") || pdf::is_document(first) => Some(Self::Pdf),
             None => (!first.is_empty() && is_called_notebook(path)).then_some(Self::Notebook),
         })
     }
+}
+
+/// The first bytes of a file.
+fn first_bytes(file: &File) -> io::Result<Vec<u8>> {
+    let mut first = vec![0; pdf::FIRST_BYTES];
+    let mut length = 0;
+    while length < first.len() {
+        match file.read_at(&mut first[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    first.truncate(length);
+    Ok(first)
+}
+
+/// What a binary file is that holds a picture in a format which is not shown.
+pub(super) fn other_picture(file: &File) -> Option<&'static str> {
+    other_pictures::name(&first_bytes(file).ok()?)
 }
 
 fn is_called_notebook(path: &Path) -> bool {

@@ -316,6 +316,56 @@ mod pdf {
         "#);
     }
 
+    /// A document with its cross-references counted from so many bytes before its beginning.
+    fn shifted(document: &[u8], by: usize) -> Vec<u8> {
+        let text = String::from_utf8_lossy(document);
+        let table = text.rfind("xref\n0").map(|at| document.len() - (text.len() - at)).unwrap();
+        let moved: Vec<String> = String::from_utf8_lossy(&document[table..])
+            .split_inclusive('\n')
+            .map(|line| match line.split_once(' ') {
+                Some((offset, rest)) if rest.ends_with(" n \n") || rest.ends_with(" n\r\n") => {
+                    format!("{:010} {rest}", offset.parse::<usize>().unwrap() + by)
+                }
+                _ => line.replace(&table.to_string(), &(table + by).to_string()),
+            })
+            .collect();
+        [&document[..table], moved.concat().as_bytes()].concat()
+    }
+
+    #[tokio::test]
+    async fn files_17c_a_document_behind_other_bytes_is_read() {
+        let plain = file!("three.pdf");
+        let fronts: [&[u8]; 4] = [
+            b"\n",
+            b"\xef\xbb\xbf",
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/pdf\r\n\r\n",
+            &[0; 500],
+        ];
+        let whole = told(&workspace(&[("a.pdf", plain)]), &[json!({ "file_path": "a.pdf" })]).await;
+        for front in fronts {
+            let behind = [front, plain].concat();
+            let counted = [front, &shifted(plain, front.len())].concat();
+            let ground = workspace(&[("a.pdf", &behind), ("b.txt", &counted)]);
+            for name in ["a.pdf", "b.txt"] {
+                let read = told(&ground, &[json!({ "file_path": name })]).await;
+                assert_eq!(read, whole, "{front:?} {name}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn files_17d_aes_256_of_revision_5_is_named() {
+        let workspace = workspace(&[
+            ("a.pdf", file!("revision5.pdf")),
+            ("b.pdf", file!("revision5_locked.pdf")),
+        ]);
+        let names = ["a.pdf", "b.pdf"].map(|name| json!({ "file_path": name }));
+        assert_snapshot!(told(&workspace, &names).await, @r"
+        Error: $WORKSPACE/a.pdf is encrypted, by AES-256 in its revision 5, which its reader does not know (revision 6 has replaced it); its text cannot be read
+        Error: $WORKSPACE/b.pdf is encrypted, by AES-256 in its revision 5, which its reader does not know (revision 6 has replaced it); its text cannot be read
+        ");
+    }
+
     #[tokio::test]
     async fn t33_documents_that_cannot_be_read_are_errors() {
         let workspace = workspace(&[

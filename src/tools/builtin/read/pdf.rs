@@ -158,6 +158,9 @@ impl Document {
             Some(Report::Locked) => {
                 "is encrypted, and opens only with a password; its text cannot be read".to_owned()
             }
+            Some(Report::UnknownEncryption(how)) => {
+                format!("is encrypted, by {how}; its text cannot be read")
+            }
             Some(Report::Broken(reason)) => format!("is damaged and cannot be read: {reason}"),
             Some(Report::Unconfined(reason)) => {
                 format!("was not read, since its reader could not be confined: {reason}")
