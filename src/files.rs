@@ -234,7 +234,7 @@ fn not_replaced(target: &Target, error: ReplaceError) -> FileError {
 
 impl FileSnapshot {
     /// `None` if the file does not exist.
-    fn read(target: &Target) -> Result<Option<Self>, FileError> {
+    pub(crate) fn read(target: &Target) -> Result<Option<Self>, FileError> {
         let failed =
             |source| FileError::Io { action: "read", path: target.path().to_owned(), source };
         let file = match target.open_file() {

@@ -8,6 +8,7 @@
 pub(crate) mod clock;
 pub(crate) mod file_id;
 pub(crate) mod json;
+pub(crate) mod look_alike;
 pub(crate) mod ownership;
 pub(crate) mod sync;
 pub(crate) mod text;

@@ -51,7 +51,8 @@ use crate::processes::confinement::Level;
 use crate::session_files::SessionFiles;
 use crate::settings_files::SettingsFiles;
 use crate::workspace::{
-    ContentState, FileId, ReadableRoots, ResolveError, Target, Workspace, names_directory,
+    ContentState, FileId, NameMatch, NameTwin, ReadableRoots, ResolveError, Target, Workspace,
+    names_directory,
 };
 
 /// File systems in which a file is a door into the kernel or another process. File tools use
@@ -718,17 +719,14 @@ impl Permissions {
     /// Opens what the request leads to.
     fn open(&self, tool: &str, access_request: AccessRequest) -> Result<Access, Refusal> {
         let kind = access_request.kind();
-        let found = |target: Target| self.not_denied(tool, kind, target);
         Ok(match access_request {
-            AccessRequest::Read(path) => Access::Read(Arc::new(found(self.resolve(&path)?)?)),
+            AccessRequest::Read(path) => Access::Read(Arc::new(self.found(tool, kind, &path)?)),
             AccessRequest::Search(path) => {
-                let target = found(self.resolve(&path)?)?;
+                let target = self.found(tool, kind, &path)?;
                 let limits = SearchLimits::new(tool, &self.policy, target.real_path());
                 Access::Search(SearchScope::new(target, self.excluded.clone(), limits))
             }
-            AccessRequest::Write(path) => {
-                Access::Write(Arc::new(found(self.resolve_file(&path)?)?))
-            }
+            AccessRequest::Write(path) => Access::Write(Arc::new(self.found(tool, kind, &path)?)),
             AccessRequest::Command { line, directory, outside_sandbox, lacked } => {
                 let real = self.workspace.resolve(&directory);
                 let real_directory =
@@ -744,6 +742,88 @@ impl Permissions {
             AccessRequest::Consent => Access::Consent,
             AccessRequest::Nothing => Access::Nothing,
         })
+    }
+
+    /// Finds what the path leads to. Where nothing has its name, the one existing name that looks
+    /// the same is taken, if the policy says the same of both: a name that looks like another must
+    /// not be a way around a rule for either.
+    fn found(&self, tool: &str, kind: AccessKind, path: &Path) -> Result<Target, Refusal> {
+        let is_file = kind == AccessKind::Edit;
+        let resolve = |path: &Path| {
+            let target = if is_file { self.resolve_file(path)? } else { self.resolve(path)? };
+            self.not_denied(tool, kind, target)
+        };
+        let given = resolve(path)?;
+        let Some(twin) = self.twin_of(&given) else { return Ok(given) };
+        if is_file && !twin.is_meant {
+            return Ok(given.with_name_match(NameMatch::Beside(twin.path)));
+        }
+        let mut found = resolve(&twin.path).ok();
+        // Further names may be missing, each of which may have a twin.
+        while let Some(next) = found.as_ref().and_then(|target| self.twin_of(target)) {
+            if is_file && !next.is_meant {
+                break;
+            }
+            found = resolve(&next.path).ok();
+        }
+        let exists = |target: &Target| is_file || !target.is_missing();
+        let is_judged_alike = |target: &Target| {
+            let verdicts = [&given, target].map(|target| self.verdict_on(tool, kind, target));
+            matches!(
+                verdicts,
+                [PolicyVerdict::Allow(_), PolicyVerdict::Allow(_)]
+                    | [PolicyVerdict::Ask { .. }, PolicyVerdict::Ask { .. }]
+            )
+        };
+        match found.filter(|target| exists(target) && is_judged_alike(target)) {
+            Some(target) => {
+                let given = given.path().to_owned();
+                Ok(target.with_name_match(NameMatch::GivenAs(given)))
+            }
+            None if is_file => Ok(given.with_name_match(NameMatch::Beside(twin.path))),
+            None => Ok(given),
+        }
+    }
+
+    /// The existing name that looks like the first missing one of the target, if nothing hides it.
+    fn twin_of(&self, target: &Target) -> Option<NameTwin> {
+        let hides = |path: &Path| self.policy.hides("Read", path, false);
+        target.twin(|path| self.excluded.covers(path) || hides(path))
+    }
+
+    /// What the policy says of a file or directory that is read or written.
+    fn verdict_on(&self, tool: &str, kind: AccessKind, target: &Target) -> PolicyVerdict {
+        let path = self.reached(target);
+        let effect = match kind {
+            AccessKind::Edit => AccessEffect::Write { path, names: names_of(target) },
+            _ => AccessEffect::Read(path),
+        };
+        self.policy.judge(tool, effect)
+    }
+
+    /// The path that a call gives and that does not exist, with the one that looks the same and is
+    /// reached in its place.
+    pub(crate) async fn real_name(
+        &self,
+        tool: &str,
+        access_request: AccessRequest,
+    ) -> Option<(PathBuf, PathBuf)> {
+        let tool = tool.to_owned();
+        let look = move |current: Self| {
+            let current = current.with_readable_for(&access_request);
+            let (AccessRequest::Read(path)
+            | AccessRequest::Search(path)
+            | AccessRequest::Write(path)) = &access_request
+            else {
+                return Ok(None);
+            };
+            let found = current.found(&tool, access_request.kind(), path)?;
+            Ok(match found.name_match() {
+                Some(NameMatch::GivenAs(given)) => Some((given.clone(), found.path().to_owned())),
+                _ => None,
+            })
+        };
+        self.clone().with_current(look).await.ok()?
     }
 
     /// Opens a file of the session's own that the request wants to read, or its plan; `None` if it

@@ -24,8 +24,9 @@ pub(crate) use directory::Directory;
 pub(crate) use handles::OpenFile;
 pub(crate) use own_files::OwnFiles;
 pub(crate) use readable_roots::{ReadableRoot, ReadableRoots};
+pub(crate) use similar::NameTwin;
 use target::HoldingRoot;
-pub(crate) use target::Target;
+pub(crate) use target::{NameMatch, Target};
 pub(crate) use temp_files::TempFiles;
 pub(crate) use write_outcome::{ReplaceError, WhyInPlace, WrittenFile};
 

@@ -103,12 +103,12 @@ async fn edit_leaves_notebooks_alone_and_names_the_tool_for_them() {
     let upstream = Upstream::start();
     let server = builder(&upstream).config("permissions.mode", r#""acceptEdits""#).start().await;
     let edit = json!({ "file_path": "analysis.ipynb", "old_string": "total", "new_string": "x" });
-    let answers = told(&server, &upstream, &[("c1", "Edit", edit)]).await;
-    assert_eq!(
-        answers,
-        ["Error: $WORKSPACE/analysis.ipynb is a notebook, and Edit could break its cells; use \
-          NotebookEdit"]
-    );
+    let calls = [("c1", "Edit", edit.clone()), read("c2"), ("c3", "Edit", edit)];
+    let answers = told(&server, &upstream, &calls).await;
+    let refusal =
+        "Error: $WORKSPACE/analysis.ipynb is a notebook, and Edit could break its cells; ";
+    assert_eq!(answers[0], format!("{refusal}read it, then use NotebookEdit"));
+    assert_eq!(answers[2], format!("{refusal}use NotebookEdit"));
     assert_eq!(server.file("analysis.ipynb"), NOTEBOOK);
 }
 

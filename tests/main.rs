@@ -1,5 +1,6 @@
 //! Builds all integration tests into one binary, which links faster than many.
 
+mod advice;
 mod agents;
 mod architecture;
 mod ask;
@@ -17,6 +18,7 @@ mod hostile;
 mod in_place;
 mod litellm;
 mod long_answers;
+mod look_alikes;
 mod lsp;
 mod mcp;
 mod openapi;

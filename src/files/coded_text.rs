@@ -78,6 +78,11 @@ impl<'a> CodedText<'a> {
         Self { bytes: b"", text: Cow::Borrowed(b""), encoding, declaration }.encode(text)
     }
 
+    /// Whether the encoding is not certain, so that the text may not be what the file holds.
+    pub(crate) fn is_guess(&self) -> bool {
+        self.encoding.is_guess()
+    }
+
     /// The text in UTF-8. Of a file in UTF-8 these are its bytes, valid or not.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::Path;
 
 use serde_json::value::RawValue;
 
@@ -22,6 +23,17 @@ const MAX_LISTED: usize = 20;
 
 /// The longest id that the format allows.
 const MAX_ID_CHARS: usize = 64;
+
+/// Whether the file has the name of a notebook.
+pub(crate) fn is_called_one(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"))
+}
+
+/// Whether these contents of a file are a notebook whose cells can be edited. All else is text,
+/// whatever its name: a merge conflict is no JSON.
+pub(crate) fn has_cells(file: &[u8]) -> bool {
+    Notebook::parse(&as_json(file)).is_ok()
+}
 
 /// A notebook of format 4.
 #[derive(Debug)]

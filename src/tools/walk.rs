@@ -19,9 +19,9 @@ use crate::sync;
 use crate::text::{printable_path, shortened};
 
 pub(crate) use io_errors::reason;
-pub(crate) use pattern::check_pattern;
+pub(crate) use pattern::{PathGlob, check_pattern, in_normal_form, path_in_normal_form};
 pub(crate) use queue::Queue;
-pub(crate) use tree::{Entry, Filter, Walk};
+pub(crate) use tree::{Entry, Filter, FilterGlobs, Walk};
 
 mod above;
 mod ignore_files;

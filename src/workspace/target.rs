@@ -26,6 +26,16 @@ pub(crate) struct Target {
     place: TargetLocation,
     root: HoldingRoot,
     names: OnceLock<u64>,
+    name_match: Option<Box<NameMatch>>,
+}
+
+/// How the name of a target and another one that looks the same have to do with each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NameMatch {
+    /// The target was asked for by this path, which does not exist.
+    GivenAs(PathBuf),
+    /// The target does not exist, and this path does.
+    Beside(PathBuf),
 }
 
 /// The root that a target lies beneath.
@@ -61,7 +71,17 @@ impl Target {
         place: TargetLocation,
         root: HoldingRoot,
     ) -> Self {
-        Self { path: path.to_owned(), real, place, root, names: OnceLock::new() }
+        Self { path: path.to_owned(), real, place, root, names: OnceLock::new(), name_match: None }
+    }
+
+    /// The same target, with what its name has to do with one that looks the same.
+    pub(crate) fn with_name_match(self, name_match: NameMatch) -> Self {
+        Self { name_match: Some(Box::new(name_match)), ..self }
+    }
+
+    /// What its name has to do with another one that looks the same.
+    pub(crate) fn name_match(&self) -> Option<&NameMatch> {
+        self.name_match.as_deref()
     }
 
     pub(super) fn root(path: &Path, root: HoldingRoot) -> Self {

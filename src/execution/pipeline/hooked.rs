@@ -152,13 +152,42 @@ impl Pipeline {
         context: &CallContext,
     ) -> HookOutcome {
         let Candidate { id, tool, arguments, .. } = candidate;
+        let names = names(tool.as_ref());
+        let mut input = told_input(tool.as_ref(), arguments, context);
+        if self.hooks.fires(event, &names) {
+            self.tell_real_name(candidate, &mut input, context).await;
+        }
         let members = members(json!({
             "tool_name": tool.name(),
-            "tool_input": told_input(tool.as_ref(), arguments, context),
+            "tool_input": input,
             "tool_use_id": id,
         }));
         let mode = self.permissions.mode().to_string();
-        run(&self.hooks, event, &names(tool.as_ref()), (&mode, context), members).await
+        run(&self.hooks, event, &names, (&mode, context), members).await
+    }
+
+    /// Puts the path that the call will reach in the place of one that only looks the same: a hook
+    /// must see the name that it guards.
+    async fn tell_real_name(
+        &self,
+        candidate: &Candidate,
+        input: &mut Value,
+        context: &CallContext,
+    ) {
+        let Candidate { tool, parsed, .. } = candidate;
+        if !matches!(tool.access(), AccessKind::Read | AccessKind::Edit) {
+            return;
+        }
+        let access_request = parsed.access_request(context);
+        let found = self.permissions.real_name(tool.name(), access_request).await;
+        let Some((given, real)) = found else { return };
+        for name in PATHS {
+            if let Some(Value::String(path)) = input.get_mut(name)
+                && Path::new(path) == given
+            {
+                *path = real.to_string_lossy().into_owned();
+            }
+        }
     }
 
     /// The call as the hooks leave it.

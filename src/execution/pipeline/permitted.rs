@@ -1,9 +1,8 @@
 //! Executes a call that was permitted, and shapes its answer.
 
 use std::fmt;
-use std::os::unix::ffi::OsStrExt as _;
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::FutureExt as _;
@@ -13,11 +12,13 @@ use tracing::Instrument as _;
 use super::hooked::AfterCall;
 use super::{ToolResult, crashed};
 use crate::execution::fitting;
+use crate::look_alike::{looks_same, path_difference};
 use crate::permissions::{AccessKind, Permissions, Permit};
-use crate::text::printable;
+use crate::text::printable_path;
 use crate::tools::answer::AnswerText;
 use crate::tools::plan_mode::read_plan;
 use crate::tools::tool::{AnyTool, CallContext, ParsedCall, ToolError, ToolOutput};
+use crate::workspace::{NameMatch, Target};
 
 /// A call with its permit: all that is left is to run it, once.
 pub(crate) struct PermittedCall {
@@ -101,15 +102,19 @@ async fn try_run(
     permissions: &Permissions,
     context: CallContext,
 ) -> Result<ToolOutput, ToolError> {
-    let notes = parsed.notes().join("\n");
+    let mut notes = parsed.notes().to_vec();
     // Remember the target: `execute` consumes the permit.
     let sought = permit.target().map(|target| (target.path().to_owned(), target.is_missing()));
+    let (taken, beside) = name_notes(permit.target());
     let mut output = match parsed.execute(permit, context).await {
         Ok(output) => output,
         Err(error) => {
-            return Err(with_similar(permissions, error, tool.access(), sought).await);
+            let error = with_similar(permissions, error, tool.access(), sought).await;
+            return Err(with_note(error, taken));
         }
     };
+    notes.extend(taken.into_iter().chain(beside));
+    let notes = notes.join("\n");
     if output.text.is_empty() && output.files.is_empty() {
         output.text = format!("({} completed with no output)", tool.name()).into();
     }
@@ -117,6 +122,38 @@ async fn try_run(
         output.text.close(notes);
     }
     Ok(output)
+}
+
+/// What is told of names that look the same: that the one on the disk was taken for the given one,
+/// or that a new file stands beside another now.
+fn name_notes(target: Option<&Target>) -> (Option<String>, Option<String>) {
+    let found = target.and_then(|target| Some((target.path(), target.name_match()?)));
+    let difference = |there: &Path, given: &Path| {
+        path_difference(there, given, "the given path").unwrap_or_default()
+    };
+    match found {
+        None => (None, None),
+        Some((path, NameMatch::GivenAs(given))) => {
+            let (difference, path) = (difference(path, given), printable_path(path));
+            let note = format!(
+                "(the path that exists is {path}, which only looks the same: {difference})"
+            );
+            (Some(note), None)
+        }
+        Some((path, NameMatch::Beside(other))) => {
+            let (difference, other) = (difference(other, path), printable_path(other));
+            let note = format!("(beside it is {other}, which looks the same: {difference})");
+            (None, Some(note))
+        }
+    }
+}
+
+/// The error with what is told of the name.
+fn with_note(error: ToolError, note: Option<String>) -> ToolError {
+    match (error, note) {
+        (ToolError::Failed(message), Some(note)) => ToolError::Failed(format!("{message} {note}")),
+        (error, _) => error,
+    }
 }
 
 /// Adds the most similar path to the error where a file does not exist.
@@ -138,13 +175,29 @@ pub(super) async fn with_similar(
     if !is_about_it {
         return error;
     }
+    let sought_path = path.clone();
     match permissions.similar(path).await {
         Some(similar) => {
-            let similar = printable(similar.as_os_str().as_bytes());
-            ToolError::Missing(format!("{message}. The closest name there is {similar}"))
+            let difference = look_alike_note(&similar, &sought_path).unwrap_or_default();
+            let similar = printable_path(&similar);
+            ToolError::Missing(format!(
+                "{message}. The closest name there is {similar}{difference}"
+            ))
         }
         None => error,
     }
+}
+
+/// The difference of two paths whose last common parts look the same.
+fn look_alike_note(there: &Path, given: &Path) -> Option<String> {
+    let mut parts = there.components().zip(given.components());
+    let (one, other) = parts.find(|(one, other)| one != other)?;
+    let (one, other) = (one.as_os_str().to_str()?, other.as_os_str().to_str()?);
+    if !looks_same(one, other) {
+        return None;
+    }
+    let difference = path_difference(there, given, "the given path")?;
+    Some(format!(", which looks the same: {difference}"))
 }
 
 /// Replaces NUL characters: some providers refuse them, and no model needs them.

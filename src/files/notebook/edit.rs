@@ -43,7 +43,7 @@ pub(crate) struct Edited {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EditError {
-    #[error("{0}")]
+    #[error("{0}. It is text, so use Edit")]
     Notebook(#[from] NotebookError),
     #[error("{0}")]
     Cell(#[from] NoSuchCell),

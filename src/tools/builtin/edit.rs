@@ -5,6 +5,7 @@ mod folded;
 mod hints;
 mod indent_steps;
 mod indentation;
+mod look_alikes;
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -15,8 +16,9 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::apply::{Replacement, apply};
+use self::apply::{Fallback, Leniency, Replacement, apply};
 use crate::encoding::DeclaredEncoding;
+use crate::files::notebook;
 use crate::files::{
     CodedText, Declaration, FileError, FileSnapshot, Files, Freshness, line_ends, patch,
 };
@@ -131,6 +133,9 @@ impl Tool for Edit {
                     let shown = change_preview::shown(target, current, &bytes, wanted.declaration);
                     Ok((bytes, shown))
                 })
+                .map(|(contents, shown)| {
+                    (contents, shown.map_err(|error| named_notebook(target, error)))
+                })
                 .map_err(ToolError::from)
         };
         Some(disk::preview_of_file(asked, preview).await)
@@ -153,7 +158,23 @@ fn edit(
     if edited.is_ok() {
         state.keep_declaration(target.real_path(), wanted.declaration);
     }
-    edited.map(in_place::answer).map_err(ToolError::from)
+    edited.map(in_place::answer).map_err(|error| named_notebook(target, error).into())
+}
+
+/// The error of an edit. Of a notebook that was not read it names the tool to use after reading.
+fn named_notebook(target: &Target, error: FileError) -> FileError {
+    let FileError::Unread(path) = error else { return error };
+    let is_notebook = || {
+        let current = FileSnapshot::read(target).ok().flatten();
+        current.is_some_and(|current| notebook::has_cells(&current.bytes))
+    };
+    if !notebook::is_called_one(target.real_path()) || !is_notebook() {
+        return FileError::Unread(path);
+    }
+    let path = path.display();
+    FileError::Refused(format!(
+        "{path} is a notebook, and Edit could break its cells; read it, then use NotebookEdit"
+    ))
 }
 
 /// What a call wants of a file.
@@ -173,12 +194,6 @@ fn checked<'a>(
     let given =
         DeclaredEncoding::given(input.encoding.as_deref()).map_err(ToolError::InvalidInput)?;
     let declaration = files.declaration(target, &context.agent.read_state, given);
-    if target.real_path().extension().is_some_and(|it| it.eq_ignore_ascii_case("ipynb")) {
-        let path = target.path().display();
-        return Err(ToolError::Failed(format!(
-            "{path} is a notebook, and Edit could break its cells; use NotebookEdit"
-        )));
-    }
     Ok(WantedEdit { replacements, declaration })
 }
 
@@ -220,13 +235,16 @@ struct EditOutcome<'a> {
     content: Cow<'a, [u8]>,
     count: usize,
     was_reindented: bool,
-    /// Whether each old text was found exactly once, with its own indentation.
+    /// Where each old text that holds ASCII in the place of look-alikes differs first.
+    look_alikes: Vec<String>,
+    /// Whether each old text was found exactly once, as it is.
     was_unique: bool,
 }
 
 fn apply_all<'a>(
     content: &'a [u8],
     replacements: &[Replacement<'_>],
+    leniency: Leniency,
     max_work: usize,
     cancelled: &CancellationToken,
 ) -> Result<EditOutcome<'a>, String> {
@@ -234,10 +252,11 @@ fn apply_all<'a>(
         content: Cow::Borrowed(content),
         count: 0,
         was_reindented: false,
+        look_alikes: Vec::new(),
         was_unique: true,
     };
     let mut work = 0;
-    replacements.iter().enumerate().try_fold(start, |so_far, (index, replacement)| {
+    replacements.iter().enumerate().try_fold(start, |mut so_far, (index, replacement)| {
         work += so_far.content.len();
         if work > max_work {
             let all = replacements.len();
@@ -247,16 +266,21 @@ fn apply_all<'a>(
             return Err("interrupted".to_owned());
         }
         let applied =
-            apply(&so_far.content, *replacement).map_err(|reason| match replacements {
-                [_] => reason,
-                _ => format!("edit {} of {}: {reason}", index + 1, replacements.len()),
-            })?;
-        Ok(EditOutcome {
-            content: Cow::Owned(applied.content),
-            count: so_far.count + applied.count,
-            was_reindented: so_far.was_reindented || applied.was_reindented,
-            was_unique: so_far.was_unique && applied.count == 1 && !applied.was_reindented,
-        })
+            apply(&so_far.content, *replacement, leniency).map_err(
+                |reason| match replacements {
+                    [_] => reason,
+                    _ => format!("edit {} of {}: {reason}", index + 1, replacements.len()),
+                },
+            )?;
+        so_far.content = Cow::Owned(applied.content);
+        so_far.count += applied.count;
+        so_far.was_unique &= applied.count == 1 && applied.fallback.is_none();
+        match applied.fallback {
+            Some(Fallback::Indentation) => so_far.was_reindented = true,
+            Some(Fallback::LookAlikes(difference)) => so_far.look_alikes.push(difference),
+            None => {}
+        }
+        Ok(so_far)
     })
 }
 
@@ -282,10 +306,11 @@ impl<'a> Lines<'a> {
     fn changed(
         &self,
         replacements: &[Replacement<'_>],
+        leniency: Leniency,
         cancelled: &CancellationToken,
     ) -> Result<EditOutcome<'_>, String> {
         if !self.are_returns {
-            return apply_all(&self.text, replacements, MAX_WORK_BYTES, cancelled);
+            return apply_all(&self.text, replacements, leniency, MAX_WORK_BYTES, cancelled);
         }
         let fed = |text: &str| line_ends::without_returns(text).replace('\r', "\n");
         let texts: Vec<_> = replacements.iter().map(|it| (fed(it.old), fed(it.new))).collect();
@@ -294,11 +319,14 @@ impl<'a> Lines<'a> {
             .zip(replacements)
             .map(|((old, new), given)| Replacement { old, new, all: given.all })
             .collect();
-        let outcome = apply_all(&self.text, &replacements, MAX_WORK_BYTES, cancelled)?;
+        let outcome = apply_all(&self.text, &replacements, leniency, MAX_WORK_BYTES, cancelled)?;
         let content = Cow::Owned(line_ends::returns_for_feeds(&outcome.content));
         Ok(EditOutcome { content, ..outcome })
     }
 }
+
+/// Old texts that held ASCII in the place of look-alikes, and are told.
+const MAX_DIFFERENCES_TOLD: usize = 3;
 
 /// The old contents of the file, which may be long, go to hooks only.
 const HOOKS_ONLY: &[&str] = &["original"];
@@ -308,7 +336,8 @@ fn create(
     wanted: &WantedEdit<'_>,
     cancelled: &CancellationToken,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
-    let outcome = apply_all(b"", &wanted.replacements, MAX_WORK_BYTES, cancelled);
+    let leniency = Leniency::IndentationAndLookAlikes;
+    let outcome = apply_all(b"", &wanted.replacements, leniency, MAX_WORK_BYTES, cancelled);
     let content = outcome.map_err(|error| refused(target, &error))?.content;
     let bytes = CodedText::of_new_file(content.clone(), wanted.declaration)
         .map_err(|error| refused(target, &error))?;
@@ -331,12 +360,22 @@ fn change(
     wanted: &WantedEdit<'_>,
     context: &CallContext,
 ) -> Result<(Vec<u8>, ToolOutput), FileError> {
+    if notebook::is_called_one(target.real_path()) && notebook::has_cells(&current.bytes) {
+        let path = target.path().display();
+        return Err(FileError::Refused(format!(
+            "{path} is a notebook, and Edit could break its cells; use NotebookEdit"
+        )));
+    }
     let coded = CodedText::decode(&current.bytes, wanted.declaration)
         .map_err(|error| refused(target, &error))?;
+    // What was decoded by a guess may look like what the file does not hold.
+    let leniency =
+        if coded.is_guess() { Leniency::Indentation } else { Leniency::IndentationAndLookAlikes };
     context.agent.read_state.keep_declaration(target.real_path(), wanted.declaration);
     let modified = || FileError::Modified(target.path().to_owned());
     let lines = Lines::of(coded.text());
-    let outcome = match lines.changed(&wanted.replacements, &context.cancelled) {
+    let outcome = lines.changed(&wanted.replacements, leniency, &context.cancelled);
+    let outcome = match outcome {
         // Someone else has changed the file. The old text may be gone, or a match may be one
         // that the model never saw. Only a unique match is safe.
         Err(_) if freshness == Freshness::Changed => return Err(modified()),
@@ -366,6 +405,16 @@ fn answer(
     if outcome.was_reindented {
         text.push_str(
             "\nold_string matched but for its indentation; new_string was indented like the file.",
+        );
+    }
+    for difference in outcome.look_alikes.iter().take(MAX_DIFFERENCES_TOLD) {
+        text.push_str("\nold_string matched but for characters that look the same: ");
+        text.push_str(difference);
+    }
+    if !outcome.look_alikes.is_empty() {
+        text.push_str(
+            ".\nWhat new_string repeats of old_string keeps the file's characters; the rest is \
+             as given.",
         );
     }
     text.push_str(&patch::snippet(hunks.as_deref()));
@@ -471,18 +520,20 @@ mod tests {
         let same = replace(&workspace, "alpha", "alpha").await;
         let empty = replace(&workspace, "", "x").await;
         let nothing = edit(&workspace, json!({ "file_path": "a.txt", "old_string": "x" })).await;
-        let notebook = json!({ "file_path": "a.ipynb", "old_string": "", "new_string": "x" });
+        let cells = r#"{"cells": [], "nbformat": 4, "nbformat_minor": 5}"#;
+        workspace.write("a.ipynb", cells.as_bytes());
+        let notebook = json!({ "file_path": "a.ipynb", "old_string": "4", "new_string": "x" });
         let notebook = edit(&workspace, notebook).await;
         let absent = json!({ "file_path": "b.txt", "old_string": "a", "new_string": "x" });
         let absent = edit(&workspace, absent).await;
         let answers = [missing, several, same, empty, nothing, notebook, absent];
         assert_snapshot!(answers.join("\n"), @r"
-        Error: $WORKSPACE/a.txt: old_string was not found. The nearest line is 1: `alpha`. Nothing was changed
+        Error: $WORKSPACE/a.txt: old_string was not found. The nearest line is 1: `alpha`. The first difference: line 1, column 6: the file has a line end where old_string has U+0020 (space). Nothing was changed
         Error: $WORKSPACE/a.txt: old_string was found 2 times, at lines 1, 3; add text around it to make it unique, or set replace_all. Nothing was changed
         Error: $WORKSPACE/a.txt: old_string and new_string are the same, so there is nothing to change. Nothing was changed
         Error: $WORKSPACE/a.txt: old_string is empty, which only creates a file or fills an empty one; give the text to replace. Nothing was changed
         Error: invalid input: give either old_string and new_string, or edits with at least one of them
-        Error: $WORKSPACE/a.ipynb is a notebook, and Edit could break its cells; use NotebookEdit
+        Error: $WORKSPACE/a.ipynb is a notebook, and Edit could break its cells; read it, then use NotebookEdit
         Error: File does not exist: $WORKSPACE/b.txt
         ");
         assert_eq!(workspace.read("a.txt"), b"alpha\nbeta\nalpha\n");
@@ -567,7 +618,10 @@ mod tests {
         let edits: Vec<_> =
             edits.iter().map(|(old, new)| Replacement { old, new, all: false }).collect();
         let running = CancellationToken::new();
-        let outcome = |work| apply_all(b"text a", &edits, work, &running).map(|done| done.count);
+        let outcome = |work| {
+            apply_all(b"text a", &edits, Leniency::Indentation, work, &running)
+                .map(|done| done.count)
+        };
         assert_eq!(outcome(20_000 * 6), Ok(20_000));
         assert!(outcome(20_000 * 6 - 1).unwrap_err().contains("too much work for one call"));
         running.cancel();

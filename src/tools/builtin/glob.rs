@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use globset::GlobMatcher;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,7 +17,7 @@ use crate::text;
 use crate::tools::answer::{AnswerText, Page};
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::tools::top_entries::TopEntries;
-use crate::tools::walk::{self, Bounds, Entry, Filter, Job, Search, Walk};
+use crate::tools::walk::{self, Bounds, Entry, Filter, Job, PathGlob, Search, Walk};
 
 mod plan;
 #[cfg(test)]
@@ -91,7 +90,7 @@ impl Tool for Glob {
 #[derive(Debug)]
 struct Listing {
     base: PathBuf,
-    matcher: GlobMatcher,
+    matcher: PathGlob,
     walk: Walk,
     bounds: Arc<Bounds>,
     started: Instant,

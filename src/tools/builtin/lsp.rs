@@ -12,6 +12,7 @@ use serde::Deserialize;
 use self::render::Rendering;
 use crate::blocking::FILES;
 use crate::input_schema::PropertyAliases;
+use crate::look_alike::{Difference, LooseMatches};
 use crate::lsp::{self, Ask, Document, LanguageServers, LineColumn, Operation, ReadRules};
 use crate::permissions::{AccessKind, AccessRequest, HiddenFiles, Permit, SearchScope};
 use crate::text;
@@ -147,6 +148,15 @@ impl Tool for Lsp {
     }
 }
 
+/// Where the line only nearly has the symbol, in words.
+fn near_miss(line: &str, symbol: &str) -> Option<String> {
+    let found = LooseMatches::find(line.as_bytes(), symbol)?;
+    let column = line[..found.first].chars().count() + 1;
+    let difference = Difference::find((&line[found.first..], symbol), (1, column))?;
+    let column = difference.column;
+    Some(format!(". At character {column} {}", difference.between("the line", "symbol")))
+}
+
 impl LspInput {
     /// By its name, however it is written: `goto_definition` is one as well.
     fn operation(&self) -> Result<(&'static str, Operation), ToolError> {
@@ -199,8 +209,12 @@ impl LspInput {
             (Some(symbol), _) if !symbol.is_empty() => {
                 lsp::column_of(line, symbol).ok_or_else(|| {
                     let shown = text::shown_line(text::first_chars(line, render::MAX_LINE_CHARS));
+                    let given = symbol;
                     let symbol = text::quoted_name(symbol);
-                    ToolError::Failed(format!("line {number} of {path} has no {symbol}: {shown}"))
+                    let near = near_miss(line, given).unwrap_or_default();
+                    ToolError::Failed(format!(
+                        "line {number} of {path} has no {symbol}: {shown}{near}"
+                    ))
                 })?
             }
             (_, Some(character)) => character.max(1),

@@ -19,13 +19,14 @@ use serde::Deserialize;
 use serde_json::json;
 
 use self::media::{Kind, Media};
+use self::notebook::NotShown;
+use crate::blocking::FILES;
 use crate::encoding::Binary;
 use crate::files::page::{Page, PageError, Total, Wanted};
 use crate::files::{Declaration, Files, Fingerprint, ShownLines};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::processes::worker::Workers;
-use crate::tools::disk;
 use crate::tools::languages::Languages;
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
 use crate::workspace::{FileVersion, Target};
@@ -123,15 +124,17 @@ impl Tool for Read {
     ) -> Result<ToolOutput, ToolError> {
         let (wanted, call) = (input.wanted_lines(), context.clone());
         let path = permit.target().map(|target| target.real_path().to_owned());
-        let files = Arc::clone(&self.files);
-        let open = move |target: &Target, _| open(&files, target, wanted, &call);
-        let opened = disk::with_file(permit, open).await?;
+        let (target, _) =
+            permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
+        let (files, opened) = (Arc::clone(&self.files), Arc::clone(&target));
+        let open = move || open(&files, &opened, wanted, &call);
+        let opened = FILES.run(open).await.map_err(ToolError::failed)??;
         let (kind, mut output) = match opened {
             Opened::Text(output) => {
                 self.languages.opened(path.as_deref(), &context);
                 (None, output)
             }
-            Opened::Other(media) => (Some(media.kind), self.show(media, &input, &context).await?),
+            Opened::Other(media) => self.show(media, target, &input, &context).await?,
         };
         let note = input.note_on_unused(kind);
         output.text = output.text.closed_by(note);
@@ -140,17 +143,51 @@ impl Tool for Read {
 }
 
 impl Read {
+    /// The answer, and what the file was shown as.
     async fn show(
         &self,
         media: Media,
+        target: Arc<Target>,
         input: &ReadInput,
         context: &CallContext,
+    ) -> Result<(Option<Kind>, ToolOutput), ToolError> {
+        let kind = media.kind;
+        let output = match kind {
+            Kind::Picture(format) => picture::read(media, format, context).await?,
+            Kind::Notebook => match notebook::read(media, input.wanted_cells(), context).await {
+                Ok(output) => output,
+                Err(NotShown::Failed(error)) => return Err(error),
+                Err(NotShown::IsText(why)) => {
+                    let output = self.show_as_text(target, input, context, &why).await?;
+                    return Ok((None, output));
+                }
+            },
+            Kind::Pdf => pdf::read(media, input.pages(), &self.workers, context).await?,
+        };
+        Ok((Some(kind), output))
+    }
+
+    /// The text of a file that has the name of a notebook, and no cells.
+    async fn show_as_text(
+        &self,
+        target: Arc<Target>,
+        input: &ReadInput,
+        context: &CallContext,
+        why: &str,
     ) -> Result<ToolOutput, ToolError> {
-        match media.kind {
-            Kind::Picture(format) => picture::read(media, format, context).await,
-            Kind::Notebook => notebook::read(media, input.wanted_cells(), context).await,
-            Kind::Pdf => pdf::read(media, input.pages(), &self.workers, context).await,
-        }
+        let (files, wanted, call) =
+            (Arc::clone(&self.files), input.wanted_lines(), context.clone());
+        let read = move || {
+            let failed = |error: io::Error| not_read(&target, &error, &call);
+            let file = target.open_resolved_file().map_err(failed)?;
+            read(&files, &target, &file, wanted, &call)
+        };
+        let mut output = FILES.run(read).await.map_err(ToolError::failed)??;
+        output.text.close(format!(
+            "(called a notebook, but {why}; so it is shown as text, and Edit and Write change it \
+             as text)"
+        ));
+        Ok(output)
     }
 }
 

@@ -1,5 +1,13 @@
-//! Checks the size of globs before they are parsed.
+//! Checks the size of globs before they are parsed, and matches names in either normal form.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::look_alike::normal_form;
 use crate::tools::tool::ToolError;
 
 /// Longer patterns are mistakes. Deeper ones overflow the stack of the parser.
@@ -19,6 +27,47 @@ pub(crate) fn check_pattern(pattern: &str) -> Result<(), ToolError> {
         )));
     }
     Ok(())
+}
+
+/// A glob for paths, which takes a letter with an accent and a letter followed by its accent for
+/// the same.
+#[derive(Debug)]
+pub(crate) struct PathGlob {
+    matcher: GlobMatcher,
+    /// A glob of ASCII names no letter with an accent.
+    is_ascii: bool,
+}
+
+impl PathGlob {
+    pub(crate) fn compile(pattern: &str) -> Result<Self, ToolError> {
+        let normal = in_normal_form(pattern);
+        let glob = GlobBuilder::new(&normal).literal_separator(true).build();
+        let glob = glob.map_err(|error| ToolError::InvalidInput(error.to_string()))?;
+        Ok(Self { matcher: glob.compile_matcher(), is_ascii: pattern.is_ascii() })
+    }
+
+    pub(crate) fn is_match(&self, path: &Path) -> bool {
+        if self.is_ascii {
+            return self.matcher.is_match(path);
+        }
+        self.matcher.is_match(path_in_normal_form(path))
+    }
+}
+
+/// The pattern in the normal form in which paths are compared.
+pub(crate) fn in_normal_form(pattern: &str) -> Cow<'_, str> {
+    match normal_form(pattern.as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(pattern),
+        Cow::Owned(normal) => Cow::Owned(String::from_utf8_lossy(&normal).into_owned()),
+    }
+}
+
+/// The path in the normal form in which it is compared with a glob.
+pub(crate) fn path_in_normal_form(path: &Path) -> Cow<'_, Path> {
+    match normal_form(path.as_os_str().as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(path),
+        Cow::Owned(normal) => Cow::Owned(Path::new(OsStr::from_bytes(&normal)).to_owned()),
+    }
 }
 
 /// Whether a rule of an ignore file is over these limits.

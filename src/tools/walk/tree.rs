@@ -4,6 +4,7 @@
 //! concurrent change cannot lead the walk out of the tree. The walk itself leaves out hidden
 //! files, so that no visitor sees one.
 
+use std::borrow::Cow;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,8 +19,10 @@ use super::Bounds;
 use super::above::above;
 use super::ignore_files::{Reader, rules_of_a_walk};
 use super::node::{Kept, Node, OpenDirectories};
+use super::pattern::path_in_normal_form;
 use super::queue::Queue;
 use super::rules::Rules;
+use crate::look_alike::normal_form;
 use crate::permissions::{HiddenFiles, SearchScope};
 use crate::workspace::Directory;
 
@@ -40,7 +43,7 @@ pub(crate) struct Filter {
     pub(crate) enters_ignored: bool,
     pub(crate) disregards_ignores: bool,
     /// Globs, which take precedence over ignore files.
-    pub(crate) globs: Option<Override>,
+    pub(crate) globs: Option<FilterGlobs>,
     /// The path that globs see in place of the searched directory's: that which was asked for,
     /// where it leads through links. Ignore files see the real one, as in ripgrep.
     pub(crate) globs_top: Option<PathBuf>,
@@ -48,6 +51,15 @@ pub(crate) struct Filter {
     /// The only directory to enter at each level, from the top.
     pub(crate) inside: Vec<String>,
     pub(crate) max_depth: Option<usize>,
+}
+
+/// Globs that entries must match, or must not.
+#[derive(Debug)]
+pub(crate) struct FilterGlobs {
+    pub(crate) matcher: Override,
+    /// Whether they, and the directory that they are relative to, are in Unicode's normal form.
+    /// Then paths are compared in it as well.
+    pub(crate) are_normal: bool,
 }
 
 /// A running walk. Each of its threads calls [`Walk::work`].
@@ -117,16 +129,20 @@ impl Walk {
 
     /// Whether an entry at this level may lead to a match.
     fn is_on_the_path(&self, name: &[u8], level: usize) -> bool {
-        self.filter.inside.get(level).is_none_or(|expected| expected.as_bytes() == name)
+        self.filter.inside.get(level).is_none_or(|expected| {
+            expected.as_bytes() == name || normal_form(expected.as_bytes()) == normal_form(name)
+        })
     }
 
     /// Whether globs, ignore files or types leave an entry out. The order is that of ripgrep.
     fn filtered(&self, path: &Path, is_directory: bool, rules: Option<&Rules>) -> bool {
         if let Some(globs) = &self.filter.globs {
-            let found = match &self.filter.globs_top {
-                Some(top) => globs.matched(top.join(self.relative(path)), is_directory),
-                None => globs.matched(path, is_directory),
+            let seen = match &self.filter.globs_top {
+                Some(top) => Cow::Owned(top.join(self.relative(path))),
+                None => Cow::Borrowed(path),
             };
+            let seen = if globs.are_normal { path_in_normal_form(&seen) } else { seen };
+            let found = globs.matcher.matched(seen, is_directory);
             if !found.is_none() {
                 return found.is_ignore();
             }

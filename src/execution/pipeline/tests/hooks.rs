@@ -104,6 +104,16 @@ async fn exit_2_denies_with_what_the_hook_says() {
 }
 
 #[tokio::test]
+async fn files_15a_a_hook_is_told_the_name_that_is_reached() {
+    let guards = r#"grep -q "$(printf 'a\302\240b')" && { echo guarded >&2; exit 2; }; true"#;
+    let ground = Ground::hooked(&off(), &[("PreToolUse", "Read", guards)]);
+    fs::write(ground.directory.path().join("a\u{a0}b.txt"), "x").unwrap();
+    let verdict = ground.verdict("Read", json!({ "file_path": "a b.txt" })).await;
+    assert_eq!(verdict, "Error: not permitted: guarded");
+    assert_eq!(ground.verdict("Read", json!({ "file_path": "a.txt" })).await, "permitted");
+}
+
+#[tokio::test]
 async fn a_hooks_allow_is_worth_an_allow_rule() {
     assert_eq!(verdict(&off(), &[ALLOWS], "Write", write("new.txt")).await, "permitted");
     assert_eq!(verdict(&off(), &["true"], "Write", write("new.txt")).await, "asked: ");

@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::folded::{OriginalOffsets, fold, line_of};
-use super::{hints, indentation};
+use super::{hints, indentation, look_alikes};
 use crate::files::{MAX_EDITED_BYTES, line_ends};
 
 /// Line numbers in an error message. More would not help.
@@ -22,12 +22,31 @@ pub(super) struct Replacement<'a> {
 pub(super) struct AppliedEdit {
     pub(super) content: Vec<u8>,
     pub(super) count: usize,
-    /// The old text matched except for its indentation.
-    pub(super) was_reindented: bool,
+    /// How the text that was found differs from the old text.
+    pub(super) fallback: Option<Fallback>,
+}
+
+/// What the text that was found differs in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fallback {
+    Indentation,
+    /// The first difference in words.
+    LookAlikes(String),
+}
+
+/// What of a text may be passed over where it is not found as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leniency {
+    Indentation,
+    IndentationAndLookAlikes,
 }
 
 /// Makes the replacement in `content`. The error is for the model.
-pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<AppliedEdit, String> {
+pub(super) fn apply(
+    content: &[u8],
+    replacement: Replacement<'_>,
+    leniency: Leniency,
+) -> Result<AppliedEdit, String> {
     let old = line_ends::without_returns(replacement.old);
     let new = line_ends::without_returns(replacement.new);
     if old == new {
@@ -39,14 +58,23 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
     let folded = fold(content);
     let finder = memmem::Finder::new(old.as_bytes());
     match finder.find_iter(&folded).count() {
-        0 => match indentation::find(&folded, &old, &new) {
-            Some(found) => {
+        0 => {
+            if let Some(found) = indentation::find(&folded, &old, &new) {
                 let place = std::iter::once(found.start);
                 let content = replaced(content, place, found.length, &found.new)?;
-                Ok(AppliedEdit { content, count: 1, was_reindented: true })
+                let fallback = Some(Fallback::Indentation);
+                return Ok(AppliedEdit { content, count: 1, fallback });
             }
-            None => Err(hints::not_found(&folded, &old)),
-        },
+            let look_alike = match leniency {
+                Leniency::Indentation => None,
+                Leniency::IndentationAndLookAlikes => look_alikes::find(&folded, &old, &new),
+            };
+            let Some(found) = look_alike else { return Err(hints::not_found(&folded, &old)) };
+            let place = std::iter::once(found.start);
+            let content = replaced(content, place, found.length, &found.new)?;
+            let fallback = Some(Fallback::LookAlikes(found.difference));
+            Ok(AppliedEdit { content, count: 1, fallback })
+        }
         count if count > 1 && !replacement.all => {
             let first = finder.find_iter(&folded).take(MAX_LINES_NAMED);
             let lines = first.map(|start| line_of(&folded, start).to_string()).collect::<Vec<_>>();
@@ -54,7 +82,7 @@ pub(super) fn apply(content: &[u8], replacement: Replacement<'_>) -> Result<Appl
         }
         count => {
             let content = replaced(content, finder.find_iter(&folded), old.len(), &new)?;
-            Ok(AppliedEdit { content, count, was_reindented: false })
+            Ok(AppliedEdit { content, count, fallback: None })
         }
     }
 }
@@ -66,7 +94,7 @@ fn fill(content: &[u8], new: &str) -> Result<AppliedEdit, String> {
              give the text to replace"
             .into());
     }
-    Ok(AppliedEdit { content: new.as_bytes().to_vec(), count: 1, was_reindented: false })
+    Ok(AppliedEdit { content: new.as_bytes().to_vec(), count: 1, fallback: None })
 }
 
 fn several(count: usize, lines: &[String]) -> String {
@@ -150,7 +178,8 @@ mod tests {
     use super::*;
 
     fn edit(content: &[u8], old: &str, new: &str, all: bool) -> Result<Vec<u8>, String> {
-        apply(content, Replacement { old, new, all }).map(|applied| applied.content)
+        let leniency = Leniency::IndentationAndLookAlikes;
+        apply(content, Replacement { old, new, all }, leniency).map(|applied| applied.content)
     }
 
     #[track_caller]
@@ -191,6 +220,18 @@ mod tests {
         let error = edit(b"a\nb\na\na", "a", "x", false).unwrap_err();
         assert!(error.contains("found 3 times, at lines 1, 3, 4"), "{error}");
         assert_eq!(edit(b"a\nb\na\na", "a", "x", true).unwrap(), b"x\nb\nx\nx");
+    }
+
+    #[test]
+    fn look_alikes_match_where_they_are_unique_and_may_be_passed_over() {
+        let content = "a\r\nit\u{2019}s\r\nb\r\n".as_bytes();
+        check(content, ("it's\nb", "it's\nc"), "a\r\nit\u{2019}s\r\nc\r\n".as_bytes());
+        let replacement = Replacement { old: "it's", new: "is", all: true };
+        let strictly = apply(content, replacement, Leniency::Indentation).unwrap_err();
+        assert!(strictly.contains("U+2019"), "{strictly}");
+        let several = "it\u{2019}s it\u{2019}s".as_bytes();
+        let error = edit(several, "it's", "is", true).unwrap_err();
+        assert!(error.contains("U+2019"), "{error}");
     }
 
     #[test]

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use super::GlobInput;
 use crate::tools::tool::{CallContext, ToolError};
+use crate::tools::walk::PathGlob;
 
 /// Characters that make a part of a pattern a glob, not a plain name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -60,15 +59,13 @@ impl GlobPlan {
         Self { base, pattern, inside }
     }
 
-    pub(super) fn compile(&self) -> Result<GlobMatcher, ToolError> {
+    pub(super) fn compile(&self) -> Result<PathGlob, ToolError> {
         if self.pattern.split('/').any(|part| part == "..") {
             return Err(ToolError::InvalidInput(
                 "the glob has `..` behind a wildcard; put it first, or set path".to_owned(),
             ));
         }
-        let glob = GlobBuilder::new(&self.pattern).literal_separator(true).build();
-        let glob = glob.map_err(|error| ToolError::InvalidInput(error.to_string()))?;
-        Ok(glob.compile_matcher())
+        PathGlob::compile(&self.pattern)
     }
 
     pub(super) fn is_base_itself(&self) -> bool {

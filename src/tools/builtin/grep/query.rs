@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use grep::regex::RegexMatcher;
 use grep::searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use ignore::overrides::{Override, OverrideBuilder};
+use ignore::overrides::OverrideBuilder;
 use ignore::types::{Types, TypesBuilder};
 
 use super::{GrepInput, OutputMode, pattern};
 use crate::text;
 use crate::tools::tool::ToolError;
-use crate::tools::walk::{self, Filter};
+use crate::tools::walk::{self, Filter, FilterGlobs};
 
 /// Lines, paths or counts of an answer if the model sets no limit.
 const DEFAULT_LIMIT: usize = 250;
@@ -28,7 +28,7 @@ const MIN_SIMILARITY: f64 = 0.7;
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) matcher: RegexMatcher,
-    globs: Option<Override>,
+    globs: Option<FilterGlobs>,
     types: Option<Types>,
     working_dir: PathBuf,
     pub(super) mode: OutputMode,
@@ -67,7 +67,8 @@ impl Query {
     pub(super) fn filter(&mut self, path: &Path, real_path: &Path) -> Filter {
         let (globs, types) = (self.globs.take(), self.types.take());
         let below = path.strip_prefix(&self.working_dir).ok();
-        let globs_top = globs.as_ref().zip(below).map(|(globs, below)| globs.path().join(below));
+        let globs_top =
+            globs.as_ref().zip(below).map(|(globs, below)| globs.matcher.path().join(below));
         let globs_top = globs_top.filter(|top| top != real_path);
         Filter { enters_ignored: true, globs, globs_top, types, ..Filter::default() }
     }
@@ -122,14 +123,17 @@ impl Query {
     }
 }
 
-fn globs(text: &str, working_dir: &Path) -> Result<Override, ToolError> {
+fn globs(text: &str, working_dir: &Path) -> Result<FilterGlobs, ToolError> {
     walk::check_pattern(text)?;
     let root = working_dir.canonicalize().unwrap_or_else(|_| working_dir.to_owned());
+    // A glob of ASCII names no letter with an accent, so paths are compared as they are.
+    let root = if text.is_ascii() { root } else { walk::path_in_normal_form(&root).into_owned() };
     let mut builder = OverrideBuilder::new(root);
-    for glob in split(text) {
+    for glob in split(&walk::in_normal_form(text)) {
         builder.add(glob).map_err(|error| invalid("glob", &error))?;
     }
-    builder.build().map_err(|error| invalid("glob", &error))
+    let matcher = builder.build().map_err(|error| invalid("glob", &error))?;
+    Ok(FilterGlobs { matcher, are_normal: !text.is_ascii() })
 }
 
 fn types(name: &str) -> Result<Types, ToolError> {

@@ -130,6 +130,7 @@ fn a_place_is_a_line_and_a_symbol_or_a_character() {
     assert_snapshot!(hover(json!({ "line": 1, "symbol": "runs" })), @"Some(LineColumn { line: 1, column: 9 })");
     assert_snapshot!(hover(json!({ "line": 1, "character": 900 })), @"Some(LineColumn { line: 1, column: 900 })");
     assert_snapshot!(hover(json!({ "line": 1, "symbol": "walk" })), @"Error: line 1 of $WORKSPACE/a.py has no walk: def run(runs):");
+    assert_snapshot!(hover(json!({ "line": 1, "symbol": "Runs" })), @"Error: line 1 of $WORKSPACE/a.py has no Runs: def run(runs):. At character 9 the line has U+0072 (r) where symbol has U+0052 (R)");
     assert_snapshot!(hover(json!({ "line": 3, "character": 1 })), @"Error: $WORKSPACE/a.py has 1 lines, so no line 3");
     assert_snapshot!(hover(json!({ "line": 1 })), @"Error: invalid input: `symbol` or `character` is missing: what is meant on that line");
     assert_snapshot!(hover(json!({})), @"Error: invalid input: `line` is missing: the line of the symbol");

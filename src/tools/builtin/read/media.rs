@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use super::other_pictures;
 use crate::blocking::{DECODING, FILES};
 use crate::documents::pdf;
+use crate::files::notebook::is_called_one;
 use crate::files::{Content, Fingerprint, MAX_KEPT_BYTES};
 use crate::tools::tool::{CallContext, PictureFormat, ToolError};
 use crate::workspace::{FileVersion, Target};
@@ -62,7 +63,7 @@ impl Kind {
         Ok(match PictureFormat::recognise(&first[..first.len().min(PICTURE_BYTES)]) {
             Some(format) => Some(Self::Picture(format)),
             None if first.starts_with(b"%PDF-") || pdf::is_document(first) => Some(Self::Pdf),
-            None => (!first.is_empty() && is_called_notebook(path)).then_some(Self::Notebook),
+            None => (!first.is_empty() && is_called_one(path)).then_some(Self::Notebook),
         })
     }
 }
@@ -88,10 +89,6 @@ pub(super) fn other_picture(file: &File) -> Option<&'static str> {
     other_pictures::name(&first_bytes(file).ok()?)
 }
 
-fn is_called_notebook(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"))
-}
-
 impl Media {
     pub(super) fn new(kind: Kind, file: File, target: &Target) -> io::Result<Self> {
         let version = FileVersion::from_metadata(&file.metadata()?);
@@ -100,11 +97,15 @@ impl Media {
     }
 
     /// Runs `work` on the contents. Of such work two pieces run at once in the whole server.
-    pub(super) async fn with_contents<T: Send + 'static>(
+    pub(super) async fn with_contents<T, E>(
         self,
         context: &CallContext,
-        work: impl FnOnce(&Path, Bytes) -> Result<T, ToolError> + Send + 'static,
-    ) -> Result<T, ToolError> {
+        work: impl FnOnce(&Path, Bytes) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<ToolError> + Send + 'static,
+    {
         let slot = DECODING.enter().await.map_err(ToolError::failed)?;
         let Self { kind, file, version, path, real_path } = self;
         let name = path.display().to_string();
@@ -122,7 +123,7 @@ impl Media {
             Ok(done) => done?,
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => panic::resume_unwind(panic),
-                Err(_) => return Err(ToolError::Cancelled),
+                Err(_) => return Err(ToolError::Cancelled.into()),
             },
         };
         contents.seen(context).await?;
@@ -157,13 +158,18 @@ async fn in_time<T>(name: &str, read: impl Future<Output = T>) -> Result<T, Tool
 }
 
 fn read_whole(file: &File, version: FileVersion) -> io::Result<Bytes> {
+    let too_large = || {
+        let limit = MAX_FILE_BYTES / 1_000_000;
+        io::Error::other(format!("it has more than {limit} MB, the most that is read"))
+    };
+    // No byte of a file that says that it is too large is read. Others may still grow.
+    if file.metadata()?.len() > MAX_FILE_BYTES {
+        return Err(too_large());
+    }
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        let limit = MAX_FILE_BYTES / 1_000_000;
-        return Err(io::Error::other(format!(
-            "it has more than {limit} MB, the most that is read"
-        )));
+        return Err(too_large());
     }
     if FileVersion::from_metadata(&file.metadata()?) != version {
         return Err(io::Error::other("it changed while it was being read; read it again"));
@@ -173,4 +179,24 @@ fn read_whole(file: &File, version: FileVersion) -> io::Result<Bytes> {
 
 pub(super) fn could_not_read(name: &str, error: &io::Error) -> ToolError {
     ToolError::Failed(format!("could not read {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek as _;
+
+    use super::*;
+
+    #[test]
+    fn no_byte_is_read_of_a_file_that_is_too_large() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(MAX_FILE_BYTES + 1).unwrap();
+        let version = FileVersion::from_metadata(&file.metadata().unwrap());
+        let error = read_whole(&file, version).unwrap_err();
+        assert_eq!(error.to_string(), "it has more than 100 MB, the most that is read");
+        assert_eq!(file.stream_position().unwrap(), 0);
+        file.set_len(3).unwrap();
+        let version = FileVersion::from_metadata(&file.metadata().unwrap());
+        assert_eq!(read_whole(&file, version).unwrap().len(), 3);
+    }
 }

@@ -26,11 +26,25 @@ const CELLS: Unit =
 /// The longest name of a type that is shown.
 const MAX_TYPE_BYTES: usize = 60;
 
+/// Why the cells of a file are not shown.
+#[derive(Debug)]
+pub(super) enum NotShown {
+    /// It has none that could be edited, so it is text. Says why.
+    IsText(String),
+    Failed(ToolError),
+}
+
+impl From<ToolError> for NotShown {
+    fn from(error: ToolError) -> Self {
+        Self::Failed(error)
+    }
+}
+
 pub(super) async fn read(
     media: Media,
     wanted: Wanted,
     context: &CallContext,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, NotShown> {
     let max_chars = context.max_chars.unwrap_or(render::MAX_CHARS);
     media.with_contents(context, move |path, bytes| show(path, &bytes, wanted, max_chars)).await
 }
@@ -40,18 +54,18 @@ fn show(
     bytes: &Bytes,
     wanted: Wanted,
     max_chars: usize,
-) -> Result<ToolOutput, ToolError> {
+) -> Result<ToolOutput, NotShown> {
     let name = path.display().to_string();
     let json = as_json(bytes);
-    let notebook = Notebook::parse(&json)
-        .map_err(|error| ToolError::Failed(format!("{name} is called a notebook, but {error}")))?;
+    let notebook = Notebook::parse(&json).map_err(|error| NotShown::IsText(error.to_string()))?;
     let total = notebook.cells.len();
     let first = usize::try_from(wanted.first).unwrap_or(usize::MAX);
     if total > 0 && first > total {
         return Err(ToolError::Failed(format!(
             "offset {first} is past the end of {name}, which has {total} cell{}",
             if total == 1 { "" } else { "s" }
-        )));
+        ))
+        .into());
     }
     let limit = usize::try_from(wanted.lines).unwrap_or(usize::MAX);
     let mut blocks = Blocks::new(CELLS, first, total, max_chars);
