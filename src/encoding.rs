@@ -172,7 +172,7 @@ impl Encoding {
         })
     }
 
-    fn by_mark(sample: &[u8]) -> Option<Self> {
+    pub(crate) fn by_mark(sample: &[u8]) -> Option<Self> {
         let (charset, _) = encoding_rs::Encoding::for_bom(sample)?;
         Some(Self { charset, has_mark: true, is_guess: false })
     }
@@ -253,6 +253,11 @@ impl Encoding {
                 bytes.chunks_exact(2).any(|unit| unit == [0, 0])
             }
         }
+    }
+
+    /// Decodes a text in pieces, from behind its byte order mark.
+    pub(crate) fn decoder(&self) -> encoding_rs::Decoder {
+        self.charset.new_decoder_without_bom_handling()
     }
 
     /// The text, and whether some bytes were invalid and had to be replaced.

@@ -113,11 +113,18 @@ impl Files {
         known: &ReadState,
         given: Option<DeclaredEncoding>,
     ) -> Option<Declaration> {
-        let earlier = || {
-            let path = target.real_path();
-            known.declared_encoding(path).or_else(|| self.encodings.declared(path))
-        };
+        let earlier = || self.declared_encoding(target.real_path(), known);
         given.map(Declaration::Call).or_else(|| earlier().map(Declaration::Other))
+    }
+
+    /// The encoding that an earlier call or a setting names for the file at this path, in which
+    /// all links are resolved.
+    pub(crate) fn declared_encoding(
+        &self,
+        path: &Path,
+        known: &ReadState,
+    ) -> Option<DeclaredEncoding> {
+        known.declared_encoding(path).or_else(|| self.encodings.declared(path))
     }
 
     /// What keeps settings files whole.

@@ -32,6 +32,7 @@ mod routes;
 mod rows;
 mod scripts;
 mod sdk;
+mod searches;
 mod seeded_agents;
 mod seeded_faults;
 mod seeded_mcp;

@@ -121,6 +121,124 @@ fn by_the_whole(
     Ok(found.filter(|found| found.newline() == first.newline()).unwrap_or(first))
 }
 
+/// A part of one line, which is too long to show as a whole.
+#[derive(Debug)]
+pub(crate) struct LinePart {
+    pub(crate) text: String,
+    /// How many characters the line has, up to where its end was sought.
+    pub(crate) line_chars: u64,
+    /// Whether the end of the line was found.
+    pub(crate) is_to_end: bool,
+    /// Whether bytes had to be replaced.
+    pub(crate) is_broken: bool,
+}
+
+impl LinePart {
+    /// Reads at most `most` characters of a line from the character `first` on. The first one of
+    /// a line is 1, as is the first line of a file.
+    pub(crate) fn read(
+        mut file: impl Read + Seek,
+        line: u64,
+        (first, most): (u64, u64),
+        encoding: Encoding,
+        cancelled: &CancellationToken,
+    ) -> Result<Self, PageError> {
+        file.seek(SeekFrom::Start(encoding.mark().len() as u64))?;
+        let mut part = PartOfLine::new(first, most, encoding);
+        let mut buffer = vec![0; SAMPLE_BYTES];
+        let (mut here, mut fed) = (1, 0_u64);
+        loop {
+            let length = fill(&mut file, &mut buffer)?;
+            if length == 0 || part.fed > LONGEST_LINE_BYTES {
+                return Ok(part.finish(length == 0));
+            }
+            let chunk = &buffer[..length];
+            let mut start = 0;
+            for end in line_ends(chunk, encoding.newline()) {
+                if here == line {
+                    part.feed(&chunk[start..end]);
+                    return Ok(part.finish(true));
+                }
+                here += 1;
+                start = end;
+            }
+            if here == line {
+                part.feed(&chunk[start..]);
+            }
+            fed += length as u64;
+            if fed > SEARCHED_BYTES {
+                return Err(PageError::TooFar(line));
+            }
+            if cancelled.is_cancelled() {
+                return Err(PageError::Cancelled);
+            }
+        }
+    }
+}
+
+/// Collects a part of a line from its pieces.
+struct PartOfLine {
+    decoder: encoding_rs::Decoder,
+    fed: u64,
+    /// Characters before the part.
+    to_skip: u64,
+    most: u64,
+    text: String,
+    chars: u64,
+    /// A carriage return, which may belong to the end of the line.
+    has_carriage_return: bool,
+    is_broken: bool,
+}
+
+impl PartOfLine {
+    fn new(first: u64, most: u64, encoding: Encoding) -> Self {
+        Self {
+            decoder: encoding.decoder(),
+            fed: 0,
+            to_skip: first.saturating_sub(1),
+            most,
+            text: String::new(),
+            chars: 0,
+            has_carriage_return: false,
+            is_broken: false,
+        }
+    }
+
+    fn feed(&mut self, piece: &[u8]) {
+        self.fed += piece.len() as u64;
+        self.decode(piece, false);
+    }
+
+    fn decode(&mut self, piece: &[u8], is_last: bool) {
+        let room = self.decoder.max_utf8_buffer_length(piece.len()).unwrap_or(piece.len() * 4);
+        let mut text = String::with_capacity(room);
+        let (_, _, is_broken) = self.decoder.decode_to_string(piece, &mut text, is_last);
+        self.is_broken |= is_broken;
+        for c in text.chars() {
+            if self.has_carriage_return && c != '\n' {
+                self.take('\r');
+            }
+            self.has_carriage_return = c == '\r';
+            if !matches!(c, '\r' | '\n') {
+                self.take(c);
+            }
+        }
+    }
+
+    fn take(&mut self, c: char) {
+        if self.to_skip <= self.chars && self.chars - self.to_skip < self.most {
+            self.text.push(c);
+        }
+        self.chars += 1;
+    }
+
+    fn finish(mut self, is_to_end: bool) -> LinePart {
+        self.decode(&[], true);
+        let Self { text, chars, is_broken, .. } = self;
+        LinePart { text, line_chars: chars, is_to_end, is_broken }
+    }
+}
+
 /// Reads until the buffer is full or the file ends. A short read could split a UTF-16 unit.
 fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
@@ -449,6 +567,43 @@ mod tests {
         let page = read(Endless, Wanted { first: 1, lines: 2000 }).unwrap();
         assert_eq!((page.lines, page.bytes.len()), (1, BUDGET_BYTES));
         assert_eq!((page.total, page.hash), (Total::MoreThan(0), None));
+    }
+
+    #[test]
+    fn files_25_a_long_line_is_read_in_parts() {
+        let long: String = ('a'..='z').cycle().take(150_000).chain("é字🦀".chars()).collect();
+        let text = format!("first\n{long}\r\nlast");
+        let utf_16: Vec<u8> =
+            format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let files = [text.clone().into_bytes(), format!("\u{feff}{text}").into_bytes(), utf_16];
+        for bytes in &files {
+            let encoding = page(bytes, 1, 1).encoding;
+            let part = |line, first, most| {
+                let cancelled = CancellationToken::new();
+                let file = io::Cursor::new(bytes.as_slice());
+                LinePart::read(file, line, (first, most), encoding, &cancelled).unwrap()
+            };
+            let mut all = String::new();
+            while all.chars().count() < long.chars().count() {
+                let next = part(2, all.chars().count() as u64 + 1, 40_000);
+                assert_eq!((next.line_chars, next.is_to_end), (150_003, true));
+                all.push_str(&next.text);
+            }
+            assert_eq!(all, long);
+            assert_eq!(part(2, 150_001, 9).text, "é字🦀");
+            assert_eq!(part(2, 150_004, 9).text, "");
+            assert_eq!(part(1, 2, 2).text, "ir");
+            assert_eq!((part(3, 1, 9).text.as_str(), part(3, 1, 9).line_chars), ("last", 4));
+        }
+    }
+
+    #[test]
+    fn files_25_an_endless_line_is_read_from_its_beginning() {
+        let part =
+            LinePart::read(Endless, 1, (1_000_001, 3), Encoding::UTF_8, &CancellationToken::new());
+        let part = part.unwrap();
+        assert_eq!((part.text.as_str(), part.is_to_end), ("xxx", false));
+        assert!(part.line_chars > LONGEST_LINE_BYTES);
     }
 
     #[test]

@@ -41,6 +41,13 @@ impl SearchScope {
         self.target.real_path()
     }
 
+    /// The directory that a link in this one leads to, unless a rule hides it.
+    pub(crate) fn through_link(&self, target: Target) -> Option<Self> {
+        let hidden = self.excluded.files(self.limits.clone());
+        let is_hidden = hidden.covers(target.real_path(), true);
+        (!is_hidden).then(|| Self::new(target, self.excluded.clone(), self.limits.clone()))
+    }
+
     /// What else a search leaves out. Reads the disk.
     #[cfg(feature = "lsp")]
     pub(crate) fn hidden(&self) -> HiddenFiles {

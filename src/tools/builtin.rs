@@ -109,7 +109,7 @@ pub(crate) fn list(services: &Services) -> Vec<Arc<dyn AnyTool>> {
         erase(edit::Edit::new(Arc::clone(&services.files)).with_languages(languages())),
         erase(notebook_edit::NotebookEdit::new(Arc::clone(&services.files))),
         erase(glob::Glob::default()),
-        erase(grep::Grep::default()),
+        erase(grep::Grep::default().with_files(Arc::clone(&services.files))),
         erase(
             bash::Bash::new(
                 services.runner.clone(),

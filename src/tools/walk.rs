@@ -19,16 +19,20 @@ use crate::sync;
 use crate::text::{printable_path, shortened};
 
 pub(crate) use io_errors::reason;
+pub(crate) use passed_over::{PassedKind, PassedOver, below};
 pub(crate) use pattern::{PathGlob, check_pattern, in_normal_form, path_in_normal_form};
 pub(crate) use queue::Queue;
-pub(crate) use tree::{Entry, Filter, FilterGlobs, Walk};
+pub(crate) use readings::{READ_LITERALLY, has_extended_group, with_literal_brackets};
+pub(crate) use tree::{Entry, Filter, FilterGlobs, LeftOut, Walk};
 
 mod above;
 mod ignore_files;
 mod io_errors;
 mod node;
+mod passed_over;
 mod pattern;
 mod queue;
+mod readings;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -41,11 +45,15 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// and the caller answers itself.
 const GRACE: Duration = Duration::from_millis(250);
 
+/// Said where a search disregards ignore files, since they would leave nothing to search.
+pub(crate) const AMONG_IGNORED: &str =
+    "(ignore files leave out this directory, so they do not count in it)";
+
 /// Files that an answer names as not searched. Further files are only counted.
 const MAX_NAMED: usize = 5;
 
 /// The settings with which a tool searches.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Search {
     pub(crate) pool: &'static Pool,
     pub(crate) time_limit: Duration,
@@ -57,7 +65,7 @@ pub(crate) trait Job: Send + Sync + 'static {
     fn work(&self);
 
     /// The answer from the results so far. Called once.
-    fn answer(&self) -> ToolOutput;
+    fn answer(&self) -> Result<ToolOutput, ToolError>;
 }
 
 /// When a search must stop, and what it has not searched.
@@ -123,7 +131,7 @@ impl Search {
         let job = Arc::new(OnceLock::new());
         let mut worker = slot.spawn({
             let (slot, bounds, job) = (Arc::clone(&slot), Arc::clone(&bounds), Arc::clone(&job));
-            move || Ok(work(&slot, prepare(bounds)?, &job))
+            move || work(&slot, prepare(bounds)?, &job)
         });
         // No thread is joined: one that hangs must not hold up the answer.
         let latest = bounds.deadline + GRACE;
@@ -141,7 +149,11 @@ impl Search {
 }
 
 /// Runs in the first thread: starts the others, takes part in the work, and answers.
-fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutput {
+fn work<J: Job>(
+    slot: &Arc<Slot>,
+    job: J,
+    shared: &OnceLock<Arc<J>>,
+) -> Result<ToolOutput, ToolError> {
     let job = Arc::clone(shared.get_or_init(|| Arc::new(job)));
     let threads = available_parallelism().map_or(1, usize::from).min(MAX_THREADS_OF_A_SEARCH);
     for _ in 1..threads {
@@ -156,7 +168,7 @@ fn work<J: Job>(slot: &Arc<Slot>, job: J, shared: &OnceLock<Arc<J>>) -> ToolOutp
 fn late<J: Job>(bounds: &Bounds, job: Option<&Arc<J>>) -> Result<ToolOutput, ToolError> {
     bounds.timed_out.store(true, Ordering::Relaxed);
     let hangs = "the search ran out of time before it began: the file system does not answer";
-    job.map(|job| job.answer()).ok_or_else(|| ToolError::failed(hangs))
+    job.map_or_else(|| Err(ToolError::failed(hangs)), |job| job.answer())
 }
 
 impl Bounds {
@@ -181,7 +193,7 @@ impl Bounds {
     }
 
     /// Whether to stop. Records that time has run out.
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         if self.stopped.load(Ordering::Relaxed) {
             return true;
         }
@@ -257,9 +269,11 @@ impl Bounds {
 
 impl Named {
     fn add(&mut self, path: &Path, what: &str) {
-        self.total += 1;
         let path = printable_path(path);
-        self.first.insert(format!("{}: {what}", shortened(&path, MAX_PATH_SHOWN)));
+        if !self.first.insert(format!("{}: {what}", shortened(&path, MAX_PATH_SHOWN))) {
+            return;
+        }
+        self.total += 1;
         if self.first.len() > MAX_NAMED {
             self.first.pop_last();
         }

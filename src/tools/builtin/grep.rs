@@ -1,5 +1,8 @@
 //! Searches files for a regular expression with ripgrep's engine, in process.
 
+mod file_bytes;
+mod first_lines;
+mod foreign_text;
 mod found;
 mod pattern;
 mod pieces;
@@ -11,10 +14,12 @@ mod search;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::files::Files;
 use crate::input_schema::PropertyAliases;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
 use crate::tools::tool::{CallContext, Concurrency, StartRule, Tool, ToolError, ToolOutput};
@@ -22,9 +27,17 @@ use crate::tools::walk::Search;
 
 use search::Searching;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Grep {
     pub(in crate::tools) search: Search,
+    pub(in crate::tools) files: Arc<Files>,
+}
+
+impl Grep {
+    /// Searches files in the encodings that these know.
+    pub(crate) fn with_files(self, files: Arc<Files>) -> Self {
+        Self { files, ..self }
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -115,7 +128,8 @@ impl Tool for Grep {
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
         let cancelled = context.cancelled.clone();
-        let prepare = move |bounds| Searching::prepare(&input, permit, &context, bounds);
+        let tool = self.clone();
+        let prepare = move |bounds| Searching::prepare(&tool, &input, permit, &context, bounds);
         self.search.run(&cancelled, prepare).await
     }
 }

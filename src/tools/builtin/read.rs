@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::media::{Kind, Media};
 use self::notebook::NotShown;
 use crate::blocking::FILES;
 use crate::encoding::Binary;
-use crate::files::page::{Page, PageError, Total, Wanted};
+use crate::files::page::{LinePart, Page, PageError, Total, Wanted};
 use crate::files::{Declaration, Files, Fingerprint, ShownLines};
 use crate::lsp::LanguageServers;
 use crate::permissions::{AccessKind, AccessRequest, Permit};
@@ -59,6 +59,10 @@ pub(crate) struct ReadInput {
     /// How many lines or cells to read; 2000 lines, or all cells, if left out.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
+    /// The character to start at in the line at `offset`, to read a line of over 2000
+    /// characters in parts.
+    #[schemars(range(min = 1))]
+    column: Option<u64>,
     /// Pages of a PDF file, such as `3` or `1-5`; at most 20. Required if it has more than 10.
     pages: Option<String>,
 }
@@ -89,13 +93,14 @@ impl Tool for Read {
         "Reads a file. Text comes by lines, each with its number and a tab, which are not part of \
          the file. Jupyter notebooks come by cells with their outputs, PDF files as the text of \
          their pages, and pictures (PNG, JPEG, GIF, WebP) are shown. Long files come in parts: go \
-         on where the answer says PARTIAL. Lines over 2000 characters are cut. It reads files \
-         only; list directories with Glob."
+         on where the answer says PARTIAL. Lines over 2000 characters are cut: go on in one with \
+         column. It reads files only; list directories with Glob."
     } else {
         "Reads a file. Text comes by lines, each with its number and a tab, which are not part of \
          the file. Jupyter notebooks come by cells with their outputs, and pictures (PNG, JPEG, \
          GIF, WebP) are shown. Long files come in parts: go on where the answer says PARTIAL. \
-         Lines over 2000 characters are cut. It reads files only; list directories with Glob."
+         Lines over 2000 characters are cut: go on in one with column. It reads files only; list \
+         directories with Glob."
     };
     const START: StartRule = StartRule::Closed;
     const MAX_RESULT_CHARS: Option<usize> = Some(render::MAX_CHARS);
@@ -122,7 +127,7 @@ impl Tool for Read {
         permit: Permit,
         context: CallContext,
     ) -> Result<ToolOutput, ToolError> {
-        let (wanted, call) = (input.wanted_lines(), context.clone());
+        let (wanted, call) = (input.wanted_text(), context.clone());
         let path = permit.target().map(|target| target.real_path().to_owned());
         let (target, _) =
             permit.into_target().ok_or_else(|| ToolError::failed("no file was permitted"))?;
@@ -192,8 +197,12 @@ impl Read {
 }
 
 impl ReadInput {
-    fn wanted_lines(&self) -> Wanted {
-        Wanted { first: self.first(), lines: self.limit.unwrap_or(DEFAULT_LINES) }
+    fn wanted_text(&self) -> WantedText {
+        let lines = match self.column {
+            Some(_) => 1,
+            None => self.limit.unwrap_or(DEFAULT_LINES),
+        };
+        WantedText { lines: Wanted { first: self.first(), lines }, column: self.column }
     }
 
     fn wanted_cells(&self) -> Wanted {
@@ -219,6 +228,7 @@ impl ReadInput {
         let given = [
             ("offset", !lines && self.offset.is_some()),
             ("limit", !lines && self.limit.is_some()),
+            ("column", kind.is_some() && self.column.is_some()),
             ("pages", !pages && self.pages().is_some()),
         ];
         let unused: Vec<_> = given.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
@@ -228,6 +238,14 @@ impl ReadInput {
             _ => format!("({} and {last} have no effect on {what})", others.join(", ")),
         })
     }
+}
+
+/// The part of a text that is asked for.
+#[derive(Clone, Copy, Debug)]
+struct WantedText {
+    lines: Wanted,
+    /// The character to start at in the first line, which then is the only one.
+    column: Option<u64>,
 }
 
 /// A file whose contents have been recognised.
@@ -240,7 +258,7 @@ enum Opened {
 fn open(
     files: &Files,
     target: &Target,
-    wanted: Wanted,
+    wanted: WantedText,
     context: &CallContext,
 ) -> Result<Opened, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
@@ -256,21 +274,30 @@ fn read(
     files: &Files,
     target: &Target,
     file: &File,
-    wanted: Wanted,
+    wanted: WantedText,
     context: &CallContext,
 ) -> Result<ToolOutput, ToolError> {
     let failed = |error: io::Error| not_read(target, &error, context);
     let before = FileVersion::from_metadata(&file.metadata().map_err(failed)?);
     let declared = files.declaration(target, &context.agent.read_state, None);
     let declared = declared.map(Declaration::encoding);
-    let page = Page::read(file, wanted, declared, &context.cancelled)
-        .map_err(|error| no_page((target, file), error, context))?;
+    let no_page = |error| no_page((target, file), error, context);
+    let page = Page::read(file, wanted.lines, declared, &context.cancelled).map_err(no_page)?;
+    let part = wanted.column.map(|column| part_of_line(file, &page, column, context));
+    let part = part.transpose().map_err(no_page)?;
     let has_changed = FileVersion::from_metadata(&file.metadata().map_err(failed)?) != before;
 
     let state = &context.agent.read_state;
     let fingerprint = Fingerprint { version: before, hash: page.hash };
     if page.lines == 0 && page.total != Total::Exactly(0) {
         return Err(past_the_end(target, &page));
+    }
+    if let (Some(part), Some(column)) = (part, wanted.column)
+        && page.total != Total::Exactly(0)
+    {
+        state.saw(target.real_path(), fingerprint, page.content.clone());
+        let text = render::part(part, &page, column, has_changed)?;
+        return Ok(ToolOutput::text(text).with(structured(target, &page, 1)));
     }
     let known = (target.real_path().to_owned(), fingerprint);
     let view = render::View::new(&page, known, context.max_chars.unwrap_or(render::MAX_CHARS));
@@ -287,16 +314,31 @@ fn read(
         }
         _ => view.into_text(has_changed),
     };
+    Ok(ToolOutput::text(text).with(structured(target, &page, num_lines)))
+}
+
+fn structured(target: &Target, page: &Page, num_lines: u64) -> Value {
     let total = match page.total {
         Total::Exactly(total) => json!(total),
         Total::MoreThan(_) => json!(null),
     };
-    Ok(ToolOutput::text(text).with(json!({
+    json!({
         "file_path": target.path().to_string_lossy(),
         "start_line": page.first,
         "num_lines": num_lines,
         "total_lines": total,
-    })))
+    })
+}
+
+/// Reads as much of the first line of a page as one answer shows, from a character on.
+fn part_of_line(
+    file: &File,
+    page: &Page,
+    column: u64,
+    context: &CallContext,
+) -> Result<LinePart, PageError> {
+    let most = render::part_chars(context.max_chars.unwrap_or(render::MAX_CHARS));
+    LinePart::read(file, page.first, (column, most), page.encoding, &context.cancelled)
 }
 
 fn past_the_end(target: &Target, page: &Page) -> ToolError {
@@ -358,7 +400,6 @@ mod tests {
     use std::path::Path;
 
     use insta::assert_snapshot;
-    use serde_json::Value;
 
     use super::*;
     use crate::tools::tool::test_support::Workspace;
@@ -428,7 +469,53 @@ mod tests {
     async fn a_long_line_is_cut_at_a_character() {
         let long = "é".repeat(2500);
         let answer = answer(&[("a", &long)], json!({ "file_path": "a" })).await;
-        assert_eq!(answer, format!("     1\t{} … (line cut at 2000 characters)", "é".repeat(2000)));
+        let line = format!("     1\t{} … (line cut at 2000 characters)", "é".repeat(2000));
+        let how = "(to go on in a line that is cut, set offset to its number and column to 2001)";
+        assert_eq!(answer, format!("{line}\n{how}"));
+    }
+
+    #[tokio::test]
+    async fn files_25_a_cut_line_is_read_on_in_parts() {
+        let line: String = ('a'..='z').cycle().take(25_000).collect();
+        let workspace = Workspace::new(&[("a", &format!("1\n{line}\n3\n")), ("empty", "")]);
+        let read = async |arguments: Value| workspace.call(Read::default(), arguments).await;
+        let mut all = line[..2000].to_owned();
+        let mut next = 2001;
+        while next <= 25_000 {
+            let answer = read(json!({ "file_path": "a", "offset": 2, "column": next })).await;
+            let (part, note) = answer.split_once('\n').unwrap();
+            all.push_str(part.strip_prefix("     2\t").unwrap());
+            let last = (next + 9_999).min(25_000);
+            let how = match last {
+                25_000 => "the end of the line".to_owned(),
+                _ => format!("go on with offset 2 and column {}", last + 1),
+            };
+            assert_eq!(
+                note,
+                format!("(PARTIAL: characters {next}-{last} of 25000 of line 2; {how})")
+            );
+            next = last + 1;
+        }
+        assert_eq!(all, line);
+        assert_snapshot!(read(json!({ "file_path": "a", "offset": 2, "column": 25_001 })).await, @"Error: column 25001 is past the end of line 2, which has 25000 characters");
+        assert_snapshot!(read(json!({ "file_path": "a", "offset": 3, "column": 1 })).await, @r"
+             3	3
+        (PARTIAL: characters 1-1 of 1 of line 3; the end of the line)
+        ");
+        assert_snapshot!(read(json!({ "file_path": "a", "offset": 9, "column": 1 })).await, @"Error: offset 9 is past the end of $WORKSPACE/a, which has 3 lines");
+        assert_snapshot!(read(json!({ "file_path": "empty", "column": 5 })).await, @"$WORKSPACE/empty is empty.");
+    }
+
+    #[tokio::test]
+    async fn files_25_a_part_fits_its_limit_and_is_not_the_whole_line() {
+        let mut workspace = Workspace::new(&[("a", &"x".repeat(5000))]);
+        workspace.limit(600);
+        let part = json!({ "file_path": "a", "column": 11 });
+        let answer = workspace.call(Read::default(), part.clone()).await;
+        assert!(answer.chars().count() <= 600, "{answer}");
+        assert!(answer.contains("(PARTIAL: characters 11-"), "{answer}");
+        workspace.close_round();
+        assert_eq!(workspace.call(Read::default(), part).await, answer);
     }
 
     #[tokio::test]

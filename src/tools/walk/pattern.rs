@@ -39,10 +39,10 @@ pub(crate) struct PathGlob {
 }
 
 impl PathGlob {
-    pub(crate) fn compile(pattern: &str) -> Result<Self, ToolError> {
+    pub(crate) fn compile(pattern: &str) -> Result<Self, String> {
         let normal = in_normal_form(pattern);
         let glob = GlobBuilder::new(&normal).literal_separator(true).build();
-        let glob = glob.map_err(|error| ToolError::InvalidInput(error.to_string()))?;
+        let glob = glob.map_err(|error| error.to_string())?;
         Ok(Self { matcher: glob.compile_matcher(), is_ascii: pattern.is_ascii() })
     }
 

@@ -154,7 +154,7 @@ async fn t31_the_answer_comes_although_an_open_hangs() {
     let glob = Glob { search: search() };
     let names = ground.call(glob, json!({ "pattern": "*.txt" })).await;
     gate.wait_for(1);
-    let grep = Grep { search: search() };
+    let grep = Grep { search: search(), ..Grep::default() };
     let texts = ground.call(grep, json!({ "pattern": "text" })).await;
 
     let incomplete = "(incomplete: the search ran out of time; narrow the path or the pattern)";

@@ -19,14 +19,15 @@ use super::Bounds;
 use super::above::above;
 use super::ignore_files::{Reader, rules_of_a_walk};
 use super::node::{Kept, Node, OpenDirectories};
+use super::passed_over::PassedOver;
 use super::pattern::path_in_normal_form;
 use super::queue::Queue;
 use super::rules::Rules;
 use crate::look_alike::normal_form;
 use crate::permissions::{HiddenFiles, SearchScope};
-use crate::workspace::Directory;
+use crate::workspace::{Directory, Workspace};
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, LeftOut};
 use worker::Worker;
 
 mod entry;
@@ -54,7 +55,7 @@ pub(crate) struct Filter {
 }
 
 /// Globs that entries must match, or must not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct FilterGlobs {
     pub(crate) matcher: Override,
     /// Whether they, and the directory that they are relative to, are in Unicode's normal form.
@@ -73,6 +74,18 @@ pub(crate) struct Walk {
     queue: Queue<Work>,
     open: OpenDirectories,
     rules_left: AtomicUsize,
+    /// Whether ignore files leave out the searched directory, or all that is in it.
+    pub(crate) is_in_ignored: bool,
+    pub(crate) passed_over: PassedOver,
+}
+
+/// What becomes of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Wanted,
+    LeftOut(LeftOut),
+    /// The search does not ask for it, or may not know of it.
+    Unwanted,
 }
 
 #[derive(Debug)]
@@ -95,10 +108,12 @@ impl Walk {
         let (directory, (root_path, root), excluded) = scope.open()?;
         let rules_left = rules_of_a_walk();
         let mut rules = None;
+        let mut is_in_ignored = false;
         if !filter.disregards_ignores {
             let reader = Reader { bounds: &bounds, rules_left: &rules_left, is_too_deep: false };
-            let above = above(root_path, root, scope.real_path(), &reader);
+            let above = above(root_path, root, scope.real_path(), &filter.inside, &reader);
             rules = above.rules;
+            is_in_ignored = above.leaves_out || above.leaves_out_entries;
             filter.disregards_ignores = above.leaves_out && !filter.enters_ignored;
         }
         let open = OpenDirectories::default();
@@ -106,7 +121,18 @@ impl Walk {
         let top = scope.real_path().as_os_str().as_bytes();
         let top = top.strip_suffix(b"/").unwrap_or(top).to_owned();
         let queue = Queue::new(Work::Top(kept, rules));
-        Ok(Self { bounds, filter, excluded, top, queue, open, rules_left })
+        let passed_over = PassedOver::default();
+        Ok(Self {
+            bounds,
+            filter,
+            excluded,
+            top,
+            queue,
+            open,
+            rules_left,
+            is_in_ignored,
+            passed_over,
+        })
     }
 
     /// Walks until no thread has work left, or time is up.
@@ -115,11 +141,37 @@ impl Walk {
         self.queue.serve(|| self.bounds.has_ended(), |work| worker.step(work));
     }
 
-    fn leaves_out(&self, path: &Path, name: &[u8], is_directory: bool, node: &Node) -> bool {
-        VCS_DIRECTORIES.contains(&name)
-            || !self.is_on_the_path(name, node.depth)
-            || self.filtered(path, is_directory, node.rules.as_deref())
-            || self.excluded.covers(path, is_directory)
+    /// Looks up where the links lead that were passed over. Blocks.
+    pub(crate) fn follow_links(&self, workspace: &Workspace) {
+        let top = if self.top.is_empty() { b"/" } else { self.top.as_slice() };
+        let top = Path::new(OsStr::from_bytes(top));
+        self.passed_over.follow_links(top, workspace, &self.excluded);
+    }
+
+    pub(crate) fn disregards_ignores(&self) -> bool {
+        self.filter.disregards_ignores
+    }
+
+    /// The only directory that it enters at each level, from the top.
+    pub(crate) fn inside(&self) -> &[String] {
+        &self.filter.inside
+    }
+
+    /// What is left out is only told of where no rule hides that it is there.
+    fn judge(&self, path: &Path, name: &[u8], is_directory: bool, node: &Node) -> Verdict {
+        if !self.is_on_the_path(name, node.depth) {
+            return Verdict::Unwanted;
+        }
+        let is_named = node.depth < self.filter.inside.len();
+        let verdict = match VCS_DIRECTORIES.contains(&name) && !is_named {
+            true if is_directory => Verdict::LeftOut(LeftOut::VersionControl),
+            true => Verdict::Unwanted,
+            false => self.filtered(path, is_directory, node.rules.as_deref()),
+        };
+        if verdict != Verdict::Unwanted && self.excluded.covers(path, is_directory) {
+            return Verdict::Unwanted;
+        }
+        verdict
     }
 
     /// The path below the searched directory.
@@ -134,8 +186,8 @@ impl Walk {
         })
     }
 
-    /// Whether globs, ignore files or types leave an entry out. The order is that of ripgrep.
-    fn filtered(&self, path: &Path, is_directory: bool, rules: Option<&Rules>) -> bool {
+    /// What globs, ignore files and types say of an entry. The order is that of ripgrep.
+    fn filtered(&self, path: &Path, is_directory: bool, rules: Option<&Rules>) -> Verdict {
         if let Some(globs) = &self.filter.globs {
             let seen = match &self.filter.globs_top {
                 Some(top) => Cow::Owned(top.join(self.relative(path))),
@@ -144,15 +196,14 @@ impl Walk {
             let seen = if globs.are_normal { path_in_normal_form(&seen) } else { seen };
             let found = globs.matcher.matched(seen, is_directory);
             if !found.is_none() {
-                return found.is_ignore();
+                return if found.is_ignore() { Verdict::Unwanted } else { Verdict::Wanted };
             }
         }
-        if rules.is_some_and(|rules| rules.leave_out(path, is_directory)) {
-            return true;
+        let is_ignored = rules.is_some_and(|rules| rules.leave_out(path, is_directory));
+        let types = self.filter.types.as_ref();
+        if types.is_some_and(|types| types.matched(path, is_directory).is_ignore()) {
+            return Verdict::Unwanted;
         }
-        self.filter
-            .types
-            .as_ref()
-            .is_some_and(|types| types.matched(path, is_directory).is_ignore())
+        if is_ignored { Verdict::LeftOut(LeftOut::Ignored) } else { Verdict::Wanted }
     }
 }

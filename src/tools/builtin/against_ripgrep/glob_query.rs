@@ -47,7 +47,6 @@ pub(super) struct GlobQuery {
     pattern: &'static str,
     respects_ignores: bool,
     /// Where ignore files leave out the directory, ours alone disregards them. So they count only
-    /// Where ignore files leave out the directory, ours alone disregards them. So they count only
     /// where the whole tree is searched.
     path: Option<&'static str>,
 }
@@ -66,6 +65,17 @@ impl GlobQuery {
             "path": self.path,
             "respect_gitignore": self.respects_ignores,
         })
+    }
+
+    /// Whether the pattern has no wildcards, so that it finds ignored files of this name too.
+    pub(super) fn names_files(&self) -> bool {
+        !self.pattern.contains(['*', '?', '[', ']', '{', '}', '\\'])
+    }
+
+    /// The directory that the pattern begins with. Ignore files that leave it out do not count.
+    pub(super) fn directory(&self) -> Option<&'static str> {
+        let (directory, _) = self.pattern.split_once(['*', '?', '[', '{'])?;
+        directory.rsplit_once('/').map(|(directory, _)| directory)
     }
 
     /// Lists what matches the pattern.

@@ -160,6 +160,11 @@ impl GrepQuery {
         })
     }
 
+    /// Whether the search is about carriage returns, which Read does not show.
+    pub(super) fn is_of_carriage_returns(&self) -> bool {
+        self.pattern == r"\r"
+    }
+
     pub(super) fn flags(&self) -> Vec<String> {
         let mut flags: Vec<String> = vec!["--sort=path".to_owned()];
         let mut flag = |flag: &str| flags.push(flag.to_owned());

@@ -12,6 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use crate::encoding::Encoding;
 use crate::text::printable;
 use crate::tools::tool::test_support::Workspace;
 
@@ -213,6 +214,16 @@ pub(super) struct Planted {
 
 impl Tree {
     pub(super) fn plant(&self) -> Planted {
+        self.plant_with(Planned::bytes)
+    }
+
+    /// The same tree with every file in UTF-8, as Read shows it. Line ends lose their carriage
+    /// returns, unless the search is about these.
+    pub(super) fn plant_as_shown(&self, plain_line_ends: bool) -> Planted {
+        self.plant_with(|planned| as_shown(planned.bytes(), plain_line_ends))
+    }
+
+    fn plant_with(&self, bytes: impl Fn(&Planned) -> Vec<u8>) -> Planted {
         let above = tempfile::tempdir().unwrap();
         if self.is_in_repository {
             fs::create_dir(above.path().join(".git")).unwrap();
@@ -233,7 +244,7 @@ impl Tree {
         }
         let born = SystemTime::now();
         for planned in &self.files {
-            planned.write(&root, born);
+            planned.write(&root, born, &bytes(planned));
         }
         _ = symlink("a", root.join("link"));
         _ = symlink("d", root.join("link to d"));
@@ -254,10 +265,10 @@ impl Repository {
 }
 
 impl Planned {
-    fn write(&self, root: &Path, born: SystemTime) {
+    fn write(&self, root: &Path, born: SystemTime, bytes: &[u8]) {
         let path = root.join(self.directory).join(OsStr::from_bytes(self.name));
         // Some names are those of directories.
-        if fs::write(&path, self.bytes()).is_ok() {
+        if fs::write(&path, bytes).is_ok() {
             let file = File::options().write(true).open(&path).unwrap();
             file.set_modified(born - Duration::from_secs(self.age)).unwrap();
         }
@@ -297,6 +308,15 @@ impl Planned {
             Kind::Long => format!("{text}{}{text}", padding()).into_bytes(),
         }
     }
+}
+
+fn as_shown(bytes: Vec<u8>, plain_line_ends: bool) -> Vec<u8> {
+    let recognised = || Encoding::recognise(&bytes, true).ok().filter(|it| !it.is_utf_8());
+    let bytes = match Encoding::by_mark(&bytes).or_else(recognised) {
+        Some(encoding) => encoding.decode(&bytes).0.into_owned().into_bytes(),
+        None => bytes,
+    };
+    if plain_line_ends { replaced(&bytes, b"\r\n", b"\n") } else { bytes }
 }
 
 /// More than a searcher reads at once, in a few lines.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::GlobInput;
 use crate::tools::tool::{CallContext, ToolError};
-use crate::tools::walk::PathGlob;
+use crate::tools::walk::{PathGlob, with_literal_brackets};
 
 /// Characters that make a part of a pattern a glob, not a plain name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
@@ -59,13 +59,30 @@ impl GlobPlan {
         Self { base, pattern, inside }
     }
 
-    pub(super) fn compile(&self) -> Result<PathGlob, ToolError> {
+    pub(super) fn compile(&self) -> Result<Matchers, ToolError> {
         if self.pattern.split('/').any(|part| part == "..") {
             return Err(ToolError::InvalidInput(
                 "the glob has `..` behind a wildcard; put it first, or set path".to_owned(),
             ));
         }
-        PathGlob::compile(&self.pattern)
+        let with_literals = with_literal_brackets(&self.pattern);
+        let with_literals = with_literals.and_then(|glob| PathGlob::compile(&glob).ok());
+        match PathGlob::compile(&self.pattern) {
+            Ok(matcher) => Ok(Matchers { as_written: Ok(matcher), with_literals }),
+            Err(fault) if with_literals.is_some() => {
+                Ok(Matchers { as_written: Err(fault), with_literals })
+            }
+            Err(fault) => Err(ToolError::InvalidInput(fault)),
+        }
+    }
+
+    /// Whether the pattern names files, so that an ignored one with such a name is meant.
+    pub(super) fn names_files(&self) -> NamesFiles {
+        let name = self.pattern.strip_prefix("**/").unwrap_or(&self.pattern);
+        NamesFiles {
+            as_written: !name.contains(SPECIAL),
+            with_literals: !name.contains(['*', '?', '\\']),
+        }
     }
 
     pub(super) fn is_base_itself(&self) -> bool {
@@ -77,6 +94,22 @@ impl GlobPlan {
         // Slashes in braces count as well. The result may be too large, which is harmless.
         (!self.pattern.contains("**")).then(|| self.pattern.matches('/').count() + 1)
     }
+}
+
+/// A glob in its two readings.
+#[derive(Debug)]
+pub(super) struct Matchers {
+    /// Why the glob is none, if so.
+    pub(super) as_written: Result<PathGlob, String>,
+    /// Matches names with brackets and braces as well.
+    pub(super) with_literals: Option<PathGlob>,
+}
+
+/// Whether a glob has no wildcards, in each of its readings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NamesFiles {
+    pub(super) as_written: bool,
+    pub(super) with_literals: bool,
 }
 
 /// Whether a pattern without a slash is a path, not a name to find at any depth.

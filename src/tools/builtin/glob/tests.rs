@@ -84,11 +84,20 @@ async fn honours_ignore_files_as_ripgrep_does() {
     check(&workspace, json!({ "pattern": "*.{rs,git-rs}" }), &["c.git-rs"]).await;
     workspace.write(".git/HEAD", b"");
     let ignored = workspace.call(glob(), json!({ "pattern": "*.{rs,git-rs}" })).await;
-    assert_eq!(ignored, "No files found");
+    assert_snapshot!(ignored, @r"
+    No files found
+    (passed over: 3 ignored entries: $WORKSPACE/a.rs, $WORKSPACE/b.rs, $WORKSPACE/c.git-rs; to list them, set respect_gitignore to false)
+    (passed over: 1 version control directory: $WORKSPACE/.git; to list what is in one, set path to it)
+    ");
     let all = json!({ "pattern": "*.{rs,git-rs}", "respect_gitignore": false });
     check(&workspace, all, &["a.rs", "b.rs", "c.git-rs"]).await;
     let inside = json!({ "pattern": "HEAD", "respect_gitignore": false });
-    assert_eq!(workspace.call(glob(), inside).await, "No files found");
+    assert_snapshot!(workspace.call(glob(), inside).await, @r"
+    No files found
+    (passed over: 1 version control directory: $WORKSPACE/.git; to list what is in one, set path to it)
+    ");
+    check(&workspace, json!({ "pattern": ".git/*" }), &[".git/HEAD"]).await;
+    check(&workspace, json!({ "pattern": "*", "path": ".git" }), &[".git/HEAD"]).await;
 }
 
 #[tokio::test]
@@ -97,10 +106,10 @@ async fn lists_what_is_in_an_ignored_directory_that_was_named() {
         Workspace::new(&[(".ignore", "target/\n*.o\n"), ("target/debug/a.o", ""), ("src/b.o", "")]);
     check(&workspace, json!({ "pattern": "*.o", "path": "target/debug" }), &["target/debug/a.o"])
         .await;
-    assert_eq!(
-        workspace.call(glob(), json!({ "pattern": "*.o", "path": "src" })).await,
-        "No files found"
-    );
+    assert_snapshot!(workspace.call(glob(), json!({ "pattern": "*.o", "path": "src" })).await, @r"
+    No files found
+    (passed over: 1 ignored entry: $WORKSPACE/src/b.o; to list them, set respect_gitignore to false)
+    ");
 }
 
 #[tokio::test]
@@ -213,4 +222,114 @@ async fn says_that_only_a_directory_has_the_name_and_how_to_list_it() {
     assert_snapshot!(answer("src/lib/..").await, @"No files found; $WORKSPACE/src is a directory. To list what is in it, use the pattern $WORKSPACE/src/**");
     assert_snapshot!(answer("lib").await, @"No files found, only directories: $WORKSPACE/lib, $WORKSPACE/src/lib. To list what is in one, put /** behind its name");
     assert_snapshot!(answer("nothing").await, @"No files found");
+}
+
+#[tokio::test]
+async fn files_19a_brackets_are_read_literally_where_nothing_else_fits() {
+    let files = [
+        "src/app/[locale]/(auth)/page.tsx",
+        "src/app/[...slug]/page.tsx",
+        "src/app/[[...opt]]/page.tsx",
+        "src/app/{id}/page.ts",
+        "src/app/@slot/page.tsx",
+        "src/routes/$id+_layout.tsx",
+        "src/l/a.rs",
+        "src/[l]/b.rs",
+        "src/{a",
+    ];
+    let workspace = Workspace::new(&files.map(|path| (path, "")));
+    let call = async |pattern: &str| workspace.call(glob(), json!({ "pattern": pattern })).await;
+    let literal = "(brackets and braces of the glob are read as plain characters: it matches \
+        nothing otherwise)";
+    for (pattern, path) in [
+        ("src/app/[locale]/(auth)/**", "src/app/[locale]/(auth)/page.tsx"),
+        ("src/app/[...slug]/*.{ts,tsx}", "src/app/[...slug]/page.tsx"),
+        ("**/[[...opt]]/page.tsx", "src/app/[[...opt]]/page.tsx"),
+        ("src/app/{id}/page.ts", "src/app/{id}/page.ts"),
+        ("src/{a", "src/{a"),
+    ] {
+        assert_eq!(call(pattern).await, format!("$WORKSPACE/{path}\n{literal}"), "{pattern}");
+    }
+    for (pattern, path) in [
+        ("src/app/@slot/*", "src/app/@slot/page.tsx"),
+        ("src/routes/$id+*.tsx", "src/routes/$id+_layout.tsx"),
+        ("src/[l]/*", "src/l/a.rs"),
+    ] {
+        assert_eq!(call(pattern).await, format!("$WORKSPACE/{path}"), "{pattern}");
+    }
+    let group = call("**/!(*.test).tsx").await;
+    assert!(group.contains("there are no groups such as !(a|b)"), "{group}");
+}
+
+#[tokio::test]
+async fn files_21_what_ignore_files_leave_out_is_counted_and_found_where_it_is_named() {
+    let workspace = Workspace::new(&[
+        (".git/HEAD", ""),
+        (".gitignore", "scripts/*\nnode_modules/\n*.log\n"),
+        ("scripts/build.sh", ""),
+        ("scripts/deep/x.sh", ""),
+        ("node_modules/pkg/index.js", ""),
+        ("logs/a.log", ""),
+        ("logs/b.txt", ""),
+    ]);
+    let call = async |arguments: Value| workspace.call(glob(), arguments).await;
+    assert_snapshot!(call(json!({ "pattern": "**/*.sh" })).await, @r"
+    No files found
+    (passed over: 3 ignored entries: $WORKSPACE/node_modules/, $WORKSPACE/scripts/build.sh, $WORKSPACE/scripts/deep/; to list them, set respect_gitignore to false)
+    (passed over: 1 version control directory: $WORKSPACE/.git; to list what is in one, set path to it)
+    ");
+    assert_snapshot!(call(json!({ "pattern": "*.sh", "path": "logs" })).await, @"No files found");
+    for (pattern, path) in [
+        ("scripts/build.sh", "scripts/build.sh"),
+        ("build.sh", "scripts/build.sh"),
+        ("node_modules/pkg/*", "node_modules/pkg/index.js"),
+        ("node_modules/pkg/index.js", "node_modules/pkg/index.js"),
+        ("logs/a.log", "logs/a.log"),
+    ] {
+        let answer = call(json!({ "pattern": pattern })).await;
+        assert_eq!(answer, format!("$WORKSPACE/{path}"), "{pattern}");
+    }
+    let emptied = "(ignore files leave out this directory, so they do not count in it)";
+    let scripts = call(json!({ "pattern": "*.sh", "path": "scripts" })).await;
+    assert_eq!(scripts.lines().count(), 3, "{scripts}");
+    assert!(scripts.ends_with(emptied), "{scripts}");
+    assert_eq!(scripts, call(json!({ "pattern": "scripts/**/*.sh" })).await);
+    let output = workspace.run(&erase(glob()), json!({ "pattern": "**/*.sh" })).await.unwrap();
+    assert_eq!(output.structured["passed_over"]["ignored"], 3);
+}
+
+#[tokio::test]
+async fn files_20_linked_directories_are_counted_and_entered_where_they_are_named() {
+    let workspace = Workspace::new(&[("items/foo/x.md", ""), ("items/foo/deep/y.md", "")]);
+    std::fs::create_dir(workspace.path("cat")).unwrap();
+    for (to, at) in [("../items/foo", "cat/foo"), ("../nowhere", "cat/broken"), ("/", "cat/out")] {
+        std::os::unix::fs::symlink(to, workspace.path(at)).unwrap();
+    }
+    let call = async |arguments: Value| workspace.call(glob(), arguments).await;
+    assert_snapshot!(call(json!({ "pattern": "cat/**/*.md" })).await, @r"
+    No files found
+    (passed over: 1 linked directory: $WORKSPACE/cat/foo; to list what is in one, set path to it)
+    (passed over: 1 link out of the workspace: $WORKSPACE/cat/out; nothing there is searched)
+    ");
+    check(&workspace, json!({ "pattern": "cat/foo/x.md" }), &["cat/foo/x.md"]).await;
+    let all = ["cat/foo/deep/y.md", "cat/foo/x.md"];
+    check(&workspace, json!({ "pattern": "cat/foo/**" }), &all).await;
+    check(&workspace, json!({ "pattern": "cat/foo/*/y.md" }), &all[..1]).await;
+    check(&workspace, json!({ "pattern": "*.md", "path": "cat/foo" }), &all).await;
+    assert_snapshot!(call(json!({ "pattern": "cat/out/*" })).await, @r"
+    No files found
+    (passed over: 1 link out of the workspace: $WORKSPACE/cat/out; nothing there is searched)
+    ");
+    assert_snapshot!(call(json!({ "pattern": "cat/*.md" })).await, @"No files found");
+}
+
+#[tokio::test]
+async fn files_20_a_link_does_not_lead_to_what_is_hidden() {
+    let mut workspace = Workspace::new(&[("state/key.rs", ""), (".ignore", "key.rs\n")]);
+    std::os::unix::fs::symlink("state", workspace.path("way in")).unwrap();
+    workspace.hide(&workspace.path("state"));
+    for pattern in ["way in/key.rs", "way in/*", "key.rs", "state/key.rs", "**/*.rs"] {
+        let answer = workspace.call(glob(), json!({ "pattern": pattern })).await;
+        assert_eq!(answer, "No files found", "{pattern}");
+    }
 }

@@ -32,6 +32,10 @@ impl Found {
         Self { page, files: 0, matches: 0, skipped: 0, is_of_one_file: false }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.page.lines() + self.skipped == 0
+    }
+
     /// Adds the result of one file.
     pub(super) fn add(&mut self, key: Key, text: Vec<u8>, matches: u64) {
         self.files += 1;

@@ -7,10 +7,11 @@ use grep::searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::overrides::OverrideBuilder;
 use ignore::types::{Types, TypesBuilder};
 
+use super::pattern::LineEnds;
 use super::{GrepInput, OutputMode, pattern};
 use crate::text;
 use crate::tools::tool::ToolError;
-use crate::tools::walk::{self, Filter, FilterGlobs};
+use crate::tools::walk::{self, Filter, FilterGlobs, with_literal_brackets};
 
 /// Lines, paths or counts of an answer if the model sets no limit.
 const DEFAULT_LIMIT: usize = 250;
@@ -28,7 +29,8 @@ const MIN_SIMILARITY: f64 = 0.7;
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) matcher: RegexMatcher,
-    globs: Option<FilterGlobs>,
+    globs: Option<Globs>,
+    pub(super) line_ends: LineEnds,
     types: Option<Types>,
     working_dir: PathBuf,
     pub(super) mode: OutputMode,
@@ -48,7 +50,8 @@ impl Query {
         let around = input.around.unwrap_or(0);
         Ok(Self {
             matcher: pattern::compile(input)?,
-            globs: input.glob.as_deref().map(|text| globs(text, working_dir)).transpose()?,
+            globs: input.glob.as_deref().map(|text| Globs::new(text, working_dir)).transpose()?,
+            line_ends: LineEnds::of(&input.pattern),
             types: input.file_type.as_deref().map(types).transpose()?,
             working_dir: working_dir.to_owned(),
             mode: input.output_mode,
@@ -62,15 +65,31 @@ impl Query {
         })
     }
 
-    /// The filter for a walk of the directory that was asked for at `path`. It takes the globs
-    /// and types out of the query.
-    pub(super) fn filter(&mut self, path: &Path, real_path: &Path) -> Filter {
-        let (globs, types) = (self.globs.take(), self.types.take());
+    /// The filter for a walk of the directory that was asked for at `path`.
+    pub(super) fn filter(&self, path: &Path, real_path: &Path, reading: GlobReading) -> Filter {
+        let globs = self.globs.as_ref().and_then(|globs| globs.read(reading)).cloned();
         let below = path.strip_prefix(&self.working_dir).ok();
         let globs_top =
             globs.as_ref().zip(below).map(|(globs, below)| globs.matcher.path().join(below));
         let globs_top = globs_top.filter(|top| top != real_path);
+        let types = self.types.clone();
         Filter { enters_ignored: true, globs, globs_top, types, ..Filter::default() }
+    }
+
+    /// Whether the globs can be read with their brackets as plain characters.
+    pub(super) fn has_second_reading(&self) -> bool {
+        self.globs.as_ref().is_some_and(|globs| globs.with_literals.is_some())
+    }
+
+    /// Why the globs are none as they are written, if so.
+    pub(super) fn fault_of_globs(&self) -> Option<ToolError> {
+        let fault = self.globs.as_ref()?.as_written.as_ref().err()?;
+        Some(ToolError::InvalidInput(fault.clone()))
+    }
+
+    /// Whether the globs have groups that only other tools know.
+    pub(super) fn has_extended_group(&self) -> bool {
+        self.globs.as_ref().is_some_and(|globs| globs.has_extended_group)
     }
 
     /// The reason why a file is too large to search.
@@ -96,14 +115,15 @@ impl Query {
     /// A searcher for pieces of one file. It stops at a NUL.
     pub(super) fn searcher_of_pieces(&self) -> Searcher {
         let mut builder = self.builder();
-        // What begins a piece does not begin the file.
-        builder.bom_sniffing(false).binary_detection(BinaryDetection::quit(0)).build()
+        builder.binary_detection(BinaryDetection::quit(0)).build()
     }
 
     fn builder(&self) -> SearcherBuilder {
         let mut builder = SearcherBuilder::new();
         builder
             .multi_line(self.multiline)
+            // What it gets is UTF-8, behind the byte order mark.
+            .bom_sniffing(false)
             .heap_limit(Some(HEAP_LIMIT))
             .line_number(self.mode == OutputMode::Content && self.line_numbers)
             // In every mode, as in ripgrep: lines of context may show that a file is binary.
@@ -123,17 +143,75 @@ impl Query {
     }
 }
 
-fn globs(text: &str, working_dir: &Path) -> Result<FilterGlobs, ToolError> {
-    walk::check_pattern(text)?;
-    let root = working_dir.canonicalize().unwrap_or_else(|_| working_dir.to_owned());
-    // A glob of ASCII names no letter with an accent, so paths are compared as they are.
-    let root = if text.is_ascii() { root } else { walk::path_in_normal_form(&root).into_owned() };
-    let mut builder = OverrideBuilder::new(root);
-    for glob in split(&walk::in_normal_form(text)) {
-        builder.add(glob).map_err(|error| invalid("glob", &error))?;
+/// How brackets and braces of globs are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GlobReading {
+    AsWritten,
+    WithLiterals,
+}
+
+/// The globs of a call in both readings.
+#[derive(Debug)]
+struct Globs {
+    /// Why one of them is none, if so. Then the other reading is the only one.
+    as_written: Result<FilterGlobs, String>,
+    /// Matches names with brackets and braces as well.
+    with_literals: Option<FilterGlobs>,
+    has_extended_group: bool,
+}
+
+impl Globs {
+    fn new(text: &str, working_dir: &Path) -> Result<Self, ToolError> {
+        walk::check_pattern(text)?;
+        let root = working_dir.canonicalize().unwrap_or_else(|_| working_dir.to_owned());
+        // A glob of ASCII names no letter with an accent, so paths are compared as they are.
+        let are_normal = !text.is_ascii();
+        let root = if are_normal { walk::path_in_normal_form(&root).into_owned() } else { root };
+        let text = walk::in_normal_form(text);
+        let globs: Vec<String> = split(&text).into_iter().map(str::to_owned).collect();
+        let read = |globs: &[String]| filter_globs(&root, globs, are_normal);
+        let as_written = read(&globs);
+        let with_literals = globs.iter().any(|glob| with_literal_brackets(glob).is_some());
+        let with_literals = with_literals.then(|| {
+            let globs: Vec<String> = globs.iter().map(|glob| second_reading(glob)).collect();
+            read(&globs).ok()
+        });
+        match (as_written, with_literals.flatten()) {
+            (Err(fault), None) => Err(ToolError::InvalidInput(fault)),
+            (as_written, with_literals) => {
+                let has_extended_group = globs.iter().any(|glob| walk::has_extended_group(glob));
+                Ok(Self { as_written, with_literals, has_extended_group })
+            }
+        }
     }
-    let matcher = builder.build().map_err(|error| invalid("glob", &error))?;
-    Ok(FilterGlobs { matcher, are_normal: !text.is_ascii() })
+
+    fn read(&self, reading: GlobReading) -> Option<&FilterGlobs> {
+        match reading {
+            GlobReading::AsWritten => self.as_written.as_ref().ok(),
+            GlobReading::WithLiterals => self.with_literals.as_ref(),
+        }
+    }
+}
+
+fn filter_globs(root: &Path, globs: &[String], are_normal: bool) -> Result<FilterGlobs, String> {
+    let invalid = |error: ignore::Error| format!("glob: {error}");
+    let mut builder = OverrideBuilder::new(root);
+    for glob in globs {
+        builder.add(glob).map_err(invalid)?;
+    }
+    let matcher = builder.build().map_err(invalid)?;
+    Ok(FilterGlobs { matcher, are_normal })
+}
+
+/// A glob may begin with an exclamation mark, which is no part of the name.
+fn second_reading(glob: &str) -> String {
+    let name = glob.strip_prefix('!');
+    let read = with_literal_brackets(name.unwrap_or(glob));
+    match (name, read) {
+        (Some(_), Some(read)) => format!("!{read}"),
+        (None, Some(read)) => read,
+        (_, None) => glob.to_owned(),
+    }
 }
 
 fn types(name: &str) -> Result<Types, ToolError> {
@@ -151,10 +229,6 @@ fn types(name: &str) -> Result<Types, ToolError> {
         };
         ToolError::InvalidInput(format!("type: {error}{hint}"))
     })
-}
-
-fn invalid(what: &str, error: &ignore::Error) -> ToolError {
-    ToolError::InvalidInput(format!("{what}: {error}"))
 }
 
 /// Splits a list of globs at white space and at commas outside braces.

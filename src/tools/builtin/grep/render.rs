@@ -15,6 +15,11 @@ use crate::tools::walk::Bounds;
 /// Of a search in many files, only so many bytes of results are kept until all are sorted.
 const TOO_MANY: &str = "(more results follow, too many to page through: narrow the search)";
 
+/// Said below lines that are left out.
+const LONG_LINES: &str = "(lines of over 500 bytes are left out: to see the matches in one, set -o \
+    and put .{0,80} before and after the pattern; to see the line itself, Read it with offset and \
+    column)";
+
 /// Separates groups of lines that are not adjacent, also across files.
 const GROUP_SEPARATOR: &str = "--";
 
@@ -99,6 +104,9 @@ impl Page for Results {
             let files = plural(self.files, "file");
             closing.push(format!("({} in all, in {} {files})", self.matches, self.files));
         }
+        if self.mode == OutputMode::Content && shown.lines().any(stands_for_long_line) {
+            closing.push(LONG_LINES.to_owned());
+        }
         if self.has_more || lines < self.lines {
             let is_reachable = end < self.reachable;
             closing.push(if is_reachable { self.continuation(end) } else { TOO_MANY.to_owned() });
@@ -142,8 +150,7 @@ impl ShownPage {
             let text = text.strip_suffix(b"\n").unwrap_or(&text);
             let all = text.split(|byte| *byte == b'\n').count();
             let part = text.split(|byte| *byte == b'\n').skip(skip).take(left);
-            let part: Vec<String> =
-                part.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+            let part: Vec<String> = part.map(shown_line).collect();
             skip = skip.saturating_sub(all);
             left -= part.len();
             if part.is_empty() {
@@ -158,6 +165,24 @@ impl ShownPage {
         }
         page
     }
+}
+
+/// A line of results without the carriage return at its end.
+fn shown_line(line: &[u8]) -> String {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = String::from_utf8_lossy(line);
+    match line.strip_suffix("[Omitted long line with 1 matches]") {
+        Some(place) => format!("{place}[Omitted long line with 1 match]"),
+        None => line.into_owned(),
+    }
+}
+
+/// Whether this stands in the place of a line that is too long to show.
+fn stands_for_long_line(line: &str) -> bool {
+    let Some((_, what)) = line.rsplit_once("[Omitted long ") else { return false };
+    matches!(what, "matching line]" | "context line]")
+        || (what.starts_with("line with ")
+            && (what.ends_with(" match]") || what.ends_with(" matches]")))
 }
 
 fn plural(count: u64, word: &str) -> String {

@@ -23,6 +23,11 @@ pub(super) struct ReturnEnds {
 }
 
 impl ReturnEnds {
+    /// Changes nothing.
+    pub(super) fn left_alone() -> Self {
+        Self { is_so: Some(false), at: 0 }
+    }
+
     /// Puts `\n` at the ends of lines, in the next bytes of the file. Most files have one soon,
     /// and nothing more is looked at.
     pub(super) fn replace(&mut self, read: &mut [u8], file: &File, bounds: &Bounds) {

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use crate::encoding::Encoding;
-use crate::files::page::{Page as FilePage, Total};
+use crate::files::page::{LinePart, Page as FilePage, Total};
 use crate::files::{Fingerprint, ShownLines};
 use crate::tools::answer::{AnswerText, Page, Truncation};
+use crate::tools::tool::ToolError;
 
 /// Characters of one answer.
 pub(super) const MAX_CHARS: usize = 100_000;
@@ -16,6 +17,9 @@ const NOTE_CHARS: usize = 1000;
 
 /// Longer lines are cut. They are data rather than text.
 const MAX_LINE_CHARS: usize = 2000;
+
+/// Characters of a part of one line.
+const PART_CHARS: usize = 10_000;
 
 /// Characters of the number and the mark of a cut line, at most.
 const LINE_EXTRA: usize = 60;
@@ -38,6 +42,8 @@ struct Lines {
     total: Total,
     /// The numbers of the lines that were cut.
     cut: Vec<u64>,
+    /// The characters that are shown of these.
+    max_line: usize,
     /// What is to be told of the encoding.
     encoding: Option<String>,
     broken_bytes: Option<&'static str>,
@@ -81,6 +87,7 @@ impl View {
             count,
             total: page.total,
             cut,
+            max_line,
             encoding: encoding_note(page.encoding),
             broken_bytes: is_broken.then_some(name),
             has_changed: false,
@@ -141,19 +148,91 @@ impl Lines {
 impl Page for Lines {
     fn closing_lines(&self, shown: &str) -> Vec<String> {
         let mut notes = Vec::new();
-        notes.extend(self.partial_note(lines_of(shown)));
-        notes.extend(self.encoding.clone());
-        let broken = |name| format!("(bytes that are not {name} are shown as \u{fffd})");
-        notes.extend(self.broken_bytes.map(broken));
-        if self.has_changed {
-            notes.push("(the file changed while it was being read; read it again)".to_owned());
+        let count = lines_of(shown);
+        notes.extend(self.partial_note(count));
+        if self.cut.first().is_some_and(|number| *number < self.first + count) {
+            notes.push(format!(
+                "(to go on in a line that is cut, set offset to its number and column to {})",
+                self.max_line + 1
+            ));
         }
+        notes.extend(self.encoding.clone());
+        notes.extend(self.broken_bytes.map(broken_note));
+        notes.extend(self.has_changed.then(changed_note));
         notes
     }
 
     fn shown_lines(&self, shown: &str) -> Option<ShownLines> {
         self.shown(lines_of(shown)).filter(|_| !self.has_changed)
     }
+}
+
+/// What is known of a part of a line, from which its notes are made.
+#[derive(Debug)]
+struct Part {
+    line: u64,
+    /// The number of the first character.
+    first: u64,
+    line_chars: u64,
+    is_to_end: bool,
+    notes: Vec<String>,
+}
+
+/// How many characters of one line an answer shows.
+pub(super) fn part_chars(max_chars: usize) -> u64 {
+    let room = max_chars.saturating_sub(NOTE_CHARS).max(max_chars / 2);
+    PART_CHARS.min(room.saturating_sub(LINE_EXTRA)) as u64
+}
+
+/// A part of the first line of a page, from a character on.
+pub(super) fn part(
+    part: LinePart,
+    page: &FilePage,
+    first: u64,
+    has_changed: bool,
+) -> Result<AnswerText, ToolError> {
+    let LinePart { text, line_chars, is_to_end, is_broken } = part;
+    let line = page.first;
+    if text.is_empty() && line_chars > 0 {
+        return Err(ToolError::Failed(format!(
+            "column {first} is past the end of line {line}, which has {line_chars} characters"
+        )));
+    }
+    let mut notes = Vec::new();
+    notes.extend(encoding_note(page.encoding));
+    notes.extend(is_broken.then(|| broken_note(page.encoding.name())));
+    notes.extend(has_changed.then(changed_note));
+    let part = Part { line, first, line_chars, is_to_end, notes };
+    let text = AnswerText::from(format!("{line:>6}\t{text}")).cut_by(Truncation::Lines);
+    Ok(text.on_page(part))
+}
+
+impl Page for Part {
+    fn closing_lines(&self, shown: &str) -> Vec<String> {
+        let Self { line, first, line_chars, .. } = *self;
+        let count = shown.split_once('\t').map_or(0, |(_, text)| text.chars().count() as u64);
+        let total = if self.is_to_end { line_chars.to_string() } else { "very many".to_owned() };
+        let end = first + count;
+        let how = if self.is_to_end && end > line_chars {
+            "the end of the line".to_owned()
+        } else {
+            format!("go on with offset {line} and column {end}")
+        };
+        let what = match count {
+            0 => "no character".to_owned(),
+            _ => format!("characters {first}-{}", end - 1),
+        };
+        let note = format!("(PARTIAL: {what} of {total} of line {line}; {how})");
+        std::iter::once(note).chain(self.notes.iter().cloned()).collect()
+    }
+}
+
+fn broken_note(name: &str) -> String {
+    format!("(bytes that are not {name} are shown as \u{fffd})")
+}
+
+fn changed_note() -> String {
+    "(the file changed while it was being read; read it again)".to_owned()
 }
 
 /// What is to be told of an encoding: nothing of UTF-8 that is certain.

@@ -11,6 +11,17 @@ use crate::permissions::HiddenFiles;
 use crate::tools::walk::io_errors::is_gone;
 use crate::workspace::{Directory, OpenFile};
 
+/// Why a walk leaves out an entry that it shows to its visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeftOut {
+    /// An ignore file says so.
+    Ignored,
+    /// It is a directory of a version control system.
+    VersionControl,
+    /// It is a link, which may lead to a directory, or to a file that the filter wants or not.
+    Link { is_wanted_as_file: bool },
+}
+
 /// A file or directory that the walk has found.
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
@@ -19,6 +30,8 @@ pub(crate) struct Entry<'a> {
     /// The path below the searched directory.
     pub(crate) relative: &'a Path,
     pub(crate) is_directory: bool,
+    /// Why the walk does not look into it. `None` where it does.
+    pub(crate) left_out: Option<LeftOut>,
     pub(super) directory: &'a Directory,
     pub(super) name: &'a CStr,
     pub(super) excluded: &'a HiddenFiles,

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use rustix::fs::FileType;
 
-use super::entry::Entry;
-use super::{Walk, Work};
+use super::entry::{Entry, LeftOut};
+use super::{Verdict, Walk, Work};
 use crate::tools::walk::ignore_files::Reader;
 use crate::tools::walk::io_errors::{is_gone, reason};
 use crate::tools::walk::node::Node;
@@ -193,12 +193,11 @@ impl<'w, V: FnMut(&Entry<'_>)> Worker<'w, V> {
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
             match kind {
-                FileType::Directory
-                    if self.visit_directory(node, directory, &name) && !is_deepest =>
-                {
+                FileType::Directory if self.visit_directory(node, directory, &name, is_deepest) => {
                     later.push(Work::Directory(Arc::clone(node), name));
                 }
                 FileType::RegularFile => files.push(name),
+                FileType::Symlink => self.visit_link(node, directory, &name, is_deepest),
                 _ => {}
             }
         }
@@ -209,16 +208,40 @@ impl<'w, V: FnMut(&Entry<'_>)> Worker<'w, V> {
     }
 
     /// Visits a directory. Returns whether the walk should enter it.
-    fn visit_directory(&mut self, node: &Node, directory: &Directory, name: &CStr) -> bool {
+    fn visit_directory(
+        &mut self,
+        node: &Node,
+        directory: &Directory,
+        name: &CStr,
+        is_deepest: bool,
+    ) -> bool {
         let end = self.path.len();
         self.append(name);
-        let path = as_path(&self.path);
-        let is_wanted = !self.walk.leaves_out(path, name.to_bytes(), true, node);
-        if is_wanted {
-            self.visit(directory, name, true);
+        let verdict = self.walk.judge(as_path(&self.path), name.to_bytes(), true, node);
+        match verdict {
+            Verdict::Wanted => self.visit(directory, name, true, None),
+            // Nothing that is wanted lies below the deepest level.
+            Verdict::LeftOut(why) if !is_deepest => self.visit(directory, name, true, Some(why)),
+            Verdict::LeftOut(_) | Verdict::Unwanted => {}
         }
         self.path.truncate(end);
-        is_wanted
+        verdict == Verdict::Wanted && !is_deepest
+    }
+
+    /// Shows a link to the visitor, if the walk would look at what it may lead to.
+    fn visit_link(&mut self, node: &Node, directory: &Directory, name: &CStr, is_deepest: bool) {
+        let end = self.path.len();
+        self.append(name);
+        let judge = |is_directory| {
+            self.walk.judge(as_path(&self.path), name.to_bytes(), is_directory, node)
+        };
+        let is_wanted_as_directory = !is_deepest && judge(true) == Verdict::Wanted;
+        let is_wanted_as_file = judge(false) == Verdict::Wanted;
+        if is_wanted_as_directory || is_wanted_as_file {
+            let why = LeftOut::Link { is_wanted_as_file };
+            self.visit(directory, name, is_wanted_as_directory, Some(why));
+        }
+        self.path.truncate(end);
     }
 
     fn files(&mut self, node: &Arc<Node>, directory: &Arc<Directory>, files: &[CString]) {
@@ -247,16 +270,24 @@ impl<'w, V: FnMut(&Entry<'_>)> Worker<'w, V> {
     fn file(&mut self, node: &Node, directory: &Directory, name: &CStr) {
         let end = self.path.len();
         self.append(name);
-        if !self.walk.leaves_out(as_path(&self.path), name.to_bytes(), false, node) {
-            self.visit(directory, name, false);
+        match self.walk.judge(as_path(&self.path), name.to_bytes(), false, node) {
+            Verdict::Wanted => self.visit(directory, name, false, None),
+            Verdict::LeftOut(why) => self.visit(directory, name, false, Some(why)),
+            Verdict::Unwanted => {}
         }
         self.path.truncate(end);
     }
 
-    fn visit(&mut self, directory: &Directory, name: &CStr, is_directory: bool) {
+    fn visit(
+        &mut self,
+        directory: &Directory,
+        name: &CStr,
+        is_directory: bool,
+        left_out: Option<LeftOut>,
+    ) {
         let (path, excluded) = (as_path(&self.path), &self.walk.excluded);
         let relative = self.walk.relative(path);
-        (self.visit)(&Entry { path, relative, is_directory, directory, name, excluded });
+        (self.visit)(&Entry { path, relative, is_directory, left_out, directory, name, excluded });
     }
 
     fn set_path(&mut self, node: &Arc<Node>, name: Option<&CStr>) {
