@@ -795,7 +795,7 @@ impl Permissions {
     fn verdict_on(&self, tool: &str, kind: AccessKind, target: &Target) -> PolicyVerdict {
         let path = self.reached(target);
         let effect = match kind {
-            AccessKind::Edit => AccessEffect::Write { path, names: names_of(target) },
+            AccessKind::Edit => AccessEffect::Write { path, names: target.names() },
             _ => AccessEffect::Read(path),
         };
         self.policy.judge(tool, effect)

@@ -570,7 +570,13 @@ async fn t12_names_that_a_file_has_elsewhere_are_told_before_it_is_written_in_pl
     let question = server.client().chat(&ask("Write.")).await.text();
     assert!(question.contains("if it can only be written in place, they change too"), "{question}");
     assert_eq!(fs::read_to_string(&twin).expect("a file"), "one\n");
-    drop(server);
+}
+
+#[tokio::test]
+async fn t12_names_that_a_file_has_elsewhere_show_what_is_written_in_place() {
+    let Some(ground) = Ground::new(Obstacle::Directory, "old.txt", "one\n").await else { return };
+    let twin = ground.workspace.with_file_name("twin");
+    fs::hard_link(&ground.file, &twin).expect("a link");
     let server = ground.builder().start().await;
     let told = ground.told(&server, &[call("Edit", "one", "two", 0)]).await;
     assert!(told[0].contains("its other names show the change too"), "{told:?}");

@@ -52,7 +52,7 @@ fn glob(pattern: &str) -> (&'static str, Value) {
     ("Glob", json!({ "pattern": pattern }))
 }
 
-fn grep(pattern: &str, more: Value) -> (&'static str, Value) {
+fn grep(pattern: &str, more: &Value) -> (&'static str, Value) {
     let mut input = json!({ "pattern": pattern });
     let object = input.as_object_mut().expect("an object");
     object.extend(more.as_object().expect("an object").clone());
@@ -66,7 +66,7 @@ async fn files_19a_brackets_in_names_are_found() {
     let server = server_with(&upstream, &[(page, b"needle\n")]).await;
 
     let pattern = "src/app/[locale]/(auth)/**";
-    let round = [glob(pattern), grep("needle", json!({ "glob": pattern }))];
+    let round = [glob(pattern), grep("needle", &json!({ "glob": pattern }))];
     let told = answers(&upstream, &server, "one", &round).await;
 
     for answer in &told {
@@ -92,15 +92,15 @@ async fn files_20_and_21_what_was_passed_over_is_counted_and_found_by_its_path()
     symlink("nowhere", server.workspace().join("cat/broken")).expect("a new link");
 
     let round = [
-        grep("needle", json!({})),
+        grep("needle", &json!({})),
         glob("**/*.sh"),
         glob("cat/**/*.md"),
-        grep("needle", json!({ "path": "scripts" })),
+        grep("needle", &json!({ "path": "scripts" })),
         glob("scripts/build.sh"),
         glob("node_modules/a/*"),
         glob("cat/foo/x.md"),
-        grep("hay", json!({ "path": "cat/foo" })),
-        grep("hay", json!({ "path": "cat" })),
+        grep("hay", &json!({ "path": "cat/foo" })),
+        grep("hay", &json!({ "path": "cat" })),
     ];
     let told = answers(&upstream, &server, "one", &round).await;
 
@@ -140,8 +140,8 @@ async fn files_20_no_rule_is_passed_by_a_link_and_nothing_denied_is_counted() {
         glob("way/x.key"),
         glob("**/x.key"),
         glob("private/x.key"),
-        grep("needle", json!({})),
-        grep("needle", json!({ "path": "way" })),
+        grep("needle", &json!({})),
+        grep("needle", &json!({ "path": "way" })),
     ];
     let told = answers(&upstream, &server, "one", &round).await;
 
@@ -172,11 +172,11 @@ async fn files_22a_23_and_24_text_is_found_as_read_shows_it() {
         all
     };
     let round = [
-        grep("变量", content(json!({}))),
-        grep("结果 \\*/$", content(json!({}))),
-        grep("needle", json!({})),
-        grep("pass$", content(json!({}))),
-        grep(":\n    pass", content(json!({ "multiline": true }))),
+        grep("变量", &content(json!({}))),
+        grep("结果 \\*/$", &content(json!({}))),
+        grep("needle", &json!({})),
+        grep("pass$", &content(json!({}))),
+        grep(":\n    pass", &content(json!({ "multiline": true }))),
     ];
     let told = answers(&upstream, &server, "one", &round).await;
 
@@ -206,8 +206,8 @@ async fn files_25_the_middle_of_a_kept_line_is_read() {
     let round = [
         read(None),
         read(Some(150_001)),
-        grep("\"id\":9999\\}", matches),
-        grep(".{0,9}\"id\":9999\\}.{0,9}", part),
+        grep("\"id\":9999\\}", &matches),
+        grep(".{0,9}\"id\":9999\\}.{0,9}", &part),
     ];
     let told = answers(&upstream, &server, "one", &round).await;
 

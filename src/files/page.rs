@@ -31,6 +31,7 @@ pub(crate) struct Wanted {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) encoding: Encoding,
+    line_end: LineEnd,
     /// Whole lines with their line ends, which are never `\r` alone. A line longer than the budget is cut.
     pub(crate) bytes: Vec<u8>,
     pub(crate) first: u64,
@@ -134,17 +135,17 @@ pub(crate) struct LinePart {
 }
 
 impl LinePart {
-    /// Reads at most `most` characters of a line from the character `first` on. The first one of
-    /// a line is 1, as is the first line of a file.
+    /// Reads at most `most` characters of the first line of a page from the character `first` on.
+    /// The first one of a line is 1.
     pub(crate) fn read(
         mut file: impl Read + Seek,
-        line: u64,
+        page: &Page,
         (first, most): (u64, u64),
-        encoding: Encoding,
         cancelled: &CancellationToken,
     ) -> Result<Self, PageError> {
-        file.seek(SeekFrom::Start(encoding.mark().len() as u64))?;
-        let mut part = PartOfLine::new(first, most, encoding);
+        let line = page.first;
+        file.seek(SeekFrom::Start(page.encoding.mark().len() as u64))?;
+        let mut part = PartOfLine::new(first, most, page.encoding);
         let mut buffer = vec![0; SAMPLE_BYTES];
         let (mut here, mut fed) = (1, 0_u64);
         loop {
@@ -154,7 +155,7 @@ impl LinePart {
             }
             let chunk = &buffer[..length];
             let mut start = 0;
-            for end in line_ends(chunk, encoding.newline()) {
+            for end in page.line_end.offsets(chunk) {
                 if here == line {
                     part.feed(&chunk[start..end]);
                     return Ok(part.finish(true));
@@ -445,6 +446,7 @@ impl Scan {
         self.line_end.put_feeds(&mut self.page);
         Page {
             encoding,
+            line_end: self.line_end,
             bytes: self.page,
             first: self.wanted.first,
             lines: self.lines,
@@ -575,13 +577,15 @@ mod tests {
         let text = format!("first\n{long}\r\nlast");
         let utf_16: Vec<u8> =
             format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let files = [text.clone().into_bytes(), format!("\u{feff}{text}").into_bytes(), utf_16];
+        let returns = text.replace("\r\n", "\r").replace('\n', "\r").into_bytes();
+        let marked = format!("\u{feff}{text}").into_bytes();
+        let files = [text.clone().into_bytes(), marked, utf_16, returns];
         for bytes in &files {
-            let encoding = page(bytes, 1, 1).encoding;
             let part = |line, first, most| {
                 let cancelled = CancellationToken::new();
                 let file = io::Cursor::new(bytes.as_slice());
-                LinePart::read(file, line, (first, most), encoding, &cancelled).unwrap()
+                let page = page(bytes, line, 1);
+                LinePart::read(file, &page, (first, most), &cancelled).unwrap()
             };
             let mut all = String::new();
             while all.chars().count() < long.chars().count() {
@@ -599,9 +603,9 @@ mod tests {
 
     #[test]
     fn files_25_an_endless_line_is_read_from_its_beginning() {
+        let page = read(Endless, Wanted { first: 1, lines: 1 }).unwrap();
         let part =
-            LinePart::read(Endless, 1, (1_000_001, 3), Encoding::UTF_8, &CancellationToken::new());
-        let part = part.unwrap();
+            LinePart::read(Endless, &page, (1_000_001, 3), &CancellationToken::new()).unwrap();
         assert_eq!((part.text.as_str(), part.is_to_end), ("xxx", false));
         assert!(part.line_chars > LONGEST_LINE_BYTES);
     }

@@ -180,8 +180,7 @@ impl Read {
         context: &CallContext,
         why: &str,
     ) -> Result<ToolOutput, ToolError> {
-        let (files, wanted, call) =
-            (Arc::clone(&self.files), input.wanted_lines(), context.clone());
+        let (files, wanted, call) = (Arc::clone(&self.files), input.wanted_text(), context.clone());
         let read = move || {
             let failed = |error: io::Error| not_read(&target, &error, &call);
             let file = target.open_resolved_file().map_err(failed)?;
@@ -338,7 +337,7 @@ fn part_of_line(
     context: &CallContext,
 ) -> Result<LinePart, PageError> {
     let most = render::part_chars(context.max_chars.unwrap_or(render::MAX_CHARS));
-    LinePart::read(file, page.first, (column, most), page.encoding, &context.cancelled)
+    LinePart::read(file, page, (column, most), &context.cancelled)
 }
 
 fn past_the_end(target: &Target, page: &Page) -> ToolError {
