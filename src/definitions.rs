@@ -130,7 +130,7 @@ impl Definitions {
     }
 
     /// The encodings that are named for files.
-    pub(crate) fn encodings(&self) -> &FileEncodings {
+    pub(crate) fn encodings(&self) -> &Arc<FileEncodings> {
         &self.encodings
     }
 

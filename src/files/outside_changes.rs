@@ -9,7 +9,7 @@ use super::patch;
 use super::read_state::{
     Content, Fingerprint, Found, MAX_KEPT_BYTES, Observation, ReadState, Suspect,
 };
-use crate::encoding::Encoding;
+use crate::encoding::{DeclaredEncoding, Encoding};
 use crate::reminder::Reminder;
 use crate::text::printable_path;
 use crate::workspace::{FileVersion, Target};
@@ -88,7 +88,7 @@ impl Current {
         }
         let known = self.content.as_ref().and_then(|_| suspect.known_content());
         let diff = match (&known, &self.content) {
-            (Some(old), Some(new)) => diff(old, new),
+            (Some(old), Some(new)) => diff(old, new, suspect.declared_encoding()),
             _ => None,
         };
         Self { diff, ..self }
@@ -192,10 +192,11 @@ fn name_of(path: &Path) -> String {
     name.replace('<', "\\u{3c}").replace('>', "\\u{3e}")
 }
 
-/// The unified diff of two texts; `None` if one of them is no text.
-fn diff(old: &[u8], new: &[u8]) -> Option<Vec<String>> {
+/// The unified diff of two texts in the encoding that is named for them, if any; `None` if one of
+/// them is no text.
+fn diff(old: &[u8], new: &[u8], declared: Option<DeclaredEncoding>) -> Option<Vec<String>> {
     let [old, new] = [old, new].map(|bytes| {
-        let encoding = Encoding::recognise(bytes, true).ok()?;
+        let encoding = Encoding::recognise_declared(bytes, true, declared).ok()?;
         let (text, is_broken) = encoding.decode(bytes);
         (!is_broken && !text.contains('\0')).then(|| text.into_owned())
     });

@@ -14,6 +14,7 @@ use self::kept::KeptContents;
 use super::coded_text::Declaration;
 use super::watcher::Marks;
 use crate::encoding::DeclaredEncoding;
+use crate::file_encodings::FileEncodings;
 use crate::sync;
 use crate::workspace::FileVersion;
 
@@ -53,6 +54,8 @@ pub(crate) struct ReadState {
     passed_over: Option<PathBuf>,
     /// Where contents are between two turns.
     kept: KeptContents,
+    /// The encodings that are named for files.
+    encodings: Arc<FileEncodings>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,6 +128,11 @@ impl ReadState {
         Self { marks: Some(marks), ..self }
     }
 
+    /// Shows what has changed in these encodings, where no call has named one.
+    pub(crate) fn reading_in(self, encodings: Arc<FileEncodings>) -> Self {
+        Self { encodings, ..self }
+    }
+
     /// Remembers no file that is two directories below this one: `DIRECTORY/ID/output/file`, but
     /// `DIRECTORY/ID/file`.
     pub(crate) fn passing_over(self, directory: PathBuf) -> Self {
@@ -140,7 +148,8 @@ impl ReadState {
     pub(crate) fn like(self, other: &Self) -> Self {
         let (marks, passed_over) = (other.marks.clone(), other.passed_over.clone());
         let kept = self.kept.also_of(&other.kept);
-        Self { marks, passed_over, kept, ..self }
+        let encodings = Arc::clone(&other.encodings);
+        Self { marks, passed_over, kept, encodings, ..self }
     }
 
     /// The same files for an agent that was shown nothing of them yet.

@@ -450,13 +450,14 @@ impl Sessions {
         });
         let context = context.with_tasks(tasks).with_readable(readable);
         let marks = Arc::clone(&self.watcher) as Arc<dyn Marks>;
+        let encodings = Arc::clone(self.definitions.encodings());
         let Some(state) = state else {
-            let agent = AgentContext::main(&context).watched_by(marks);
+            let agent = AgentContext::main(&context).watched_by(marks).reading_in(encodings);
             return Ok((Arc::new(context), Arc::new(agent)));
         };
         let planned_tasks = state.planned_tasks.unwrap_or_default();
         let context = Arc::new(context.with_planned_tasks(planned_tasks));
-        let agent = AgentContext::main(&context).watched_by(marks);
+        let agent = AgentContext::main(&context).watched_by(marks).reading_in(encodings);
         let agent = agent.with_todos(state.todos.unwrap_or_default());
         // The directory may be gone, which only the disk tells.
         let restored = Arc::clone(&context);

@@ -7,6 +7,7 @@ pub(crate) use self::failed_commands::FailedCommands;
 use super::session_context::SessionContext;
 use super::tasks::{KnownTasks, SavedTasks};
 use super::todos::{SavedTodos, TodoList};
+use crate::file_encodings::FileEncodings;
 use crate::files::ReadState;
 use crate::files::watcher::Marks;
 use crate::ids::AgentId;
@@ -103,6 +104,11 @@ impl AgentContext {
     /// Finds changes of the files that the agent knows by these marks.
     pub(crate) fn watched_by(self, marks: Arc<dyn Marks>) -> Self {
         Self { read_state: self.read_state.watched_by(marks), ..self }
+    }
+
+    /// Is shown what changes in these encodings.
+    pub(crate) fn reading_in(self, encodings: Arc<FileEncodings>) -> Self {
+        Self { read_state: self.read_state.reading_in(encodings), ..self }
     }
 
     /// What the model knows of the tasks, for the turns that go on from this one.

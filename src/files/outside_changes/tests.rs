@@ -105,6 +105,21 @@ fn a_change_is_told_once_and_counts_as_read() {
 }
 
 #[test]
+fn files_1_a_change_is_shown_in_the_encoding_that_is_named() {
+    let ground = Ground::new();
+    let put = |text: &str| {
+        let (bytes, _, _) = encoding_rs::GBK.encode(text);
+        fs::write(ground.path("a.c"), bytes).unwrap();
+    };
+    ground.change(".editorconfig", "[*.c]\ncharset = gbk\n");
+    put("int x; /* 变量 */\n");
+    ground.read("a.c");
+    put("int y; /* 密码 */\n");
+    let told = ground.remind().unwrap();
+    assert!(told.contains("-int x; /* 变量 */\n+int y; /* 密码 */\n"), "{told}");
+}
+
+#[test]
 fn a_text_cannot_end_the_reminder() {
     let ground = Ground::new();
     ground.change("a.txt", "one\n");

@@ -3,10 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Content, Fingerprint, KeptContents, KnownFile, ReadState};
+use crate::encoding::DeclaredEncoding;
+use crate::file_encodings::FileEncodings;
 use crate::workspace::FileVersion;
 
 /// A file that may not be as the model knows it.
@@ -18,6 +21,9 @@ pub(crate) struct Suspect {
     /// What the file held then, if that is in memory.
     content: Option<Content>,
     kept: KeptContents,
+    /// The encoding that a call has named.
+    encoding: Option<DeclaredEncoding>,
+    encodings: Arc<FileEncodings>,
     /// What is there now.
     pub(crate) found: Found,
     /// The state that the model was told it has, if that is all that it knows of it.
@@ -52,6 +58,11 @@ impl Suspect {
     pub(crate) fn known_content(&self) -> Option<Content> {
         let known = self.known.hash;
         self.content.clone().or_else(|| self.kept.with_hash(known?))
+    }
+
+    /// The encoding that somebody has named for the file. Reads the disk.
+    pub(crate) fn declared_encoding(&self) -> Option<DeclaredEncoding> {
+        self.encoding.or_else(|| self.encodings.declared(&self.path))
     }
 
     /// Whether the model was told of this state before.
@@ -120,8 +131,17 @@ impl ReadState {
                 continue;
             }
             let (known, content, told) = (file.fingerprint, file.content.clone(), file.told);
-            let kept = self.kept.clone();
-            suspects.push(Suspect { path, known, content, kept, found, told, since: now });
+            suspects.push(Suspect {
+                path,
+                known,
+                content,
+                kept: self.kept.clone(),
+                encoding: file.encoding,
+                encodings: Arc::clone(&self.encodings),
+                found,
+                told,
+                since: now,
+            });
         }
         suspects.sort_by(|one, other| one.path.cmp(&other.path));
         suspects
