@@ -268,7 +268,9 @@ async fn a_command_has_the_listed_environment_and_no_other() {
 
     assert_eq!(
         names,
-        "GIT_EDITOR GIT_PAGER GIT_TERMINAL_PROMPT PAGER PATH PWD SHELL SHLVL TERM _ "
+        "DEBIAN_FRONTEND EDITOR GIT_CONFIG_COUNT GIT_CONFIG_KEY_0 GIT_CONFIG_KEY_1 \
+         GIT_CONFIG_VALUE_0 GIT_CONFIG_VALUE_1 GIT_PAGER GIT_TERMINAL_PROMPT MANPAGER PAGER PATH \
+         PWD SHELL SHLVL SYSTEMD_PAGER TERM _ "
     );
 }
 
@@ -398,8 +400,6 @@ async fn p14_says_why_a_command_cannot_run() {
     let nowhere = bash_in(Path::new("/no/such/directory"), "true");
     assert!(matches!(error(nowhere).await,
         RunError::Directory { source, .. } if source.kind() == ErrorKind::NotFound));
-    assert!(matches!(error(bash(&format!(": {}", "x".repeat(3 << 20)))).await,
-        RunError::Program { source, .. } if source.kind() == ErrorKind::ArgumentListTooLong));
     assert!(matches!(error(bash("echo a\0b")).await, RunError::Nul));
     let no_supervisor = Runner::new("/no/such/file", Environment::allowed([]), None);
     let error = no_supervisor.run(&bash("true"), LIMITS, &CancellationToken::new()).await;
