@@ -56,6 +56,7 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("(PARTIAL: none of {total} lines", "comes of a limit under one line: `read::tests`"),
     ("Use smaller repetitions", "is followed by a pattern of the model's own"),
     ("no right to read it", "states a fact"),
+    ("that may hold secrets; give the path of such a file", "leads to a person's approval"),
 ];
 
 fn read(path: &str) -> (&'static str, Value) {
@@ -225,6 +226,13 @@ fn advice_of_read() -> Vec<Advice> {
     let pages = |pages: &str| with(read("a.pdf"), &[("pages", json!(pages))]);
     vec![
         Advice {
+            source: "go on with offset {line} and column {end}",
+            told: "go on with offset 1 and column 10001",
+            files: long_line(),
+            before: vec![with(read("long.txt"), &[("column", json!(1))])],
+            then: vec![with(read("long.txt"), &[("offset", json!(1)), ("column", json!(10_001))])],
+        },
+        Advice {
             source: "list it with Glob",
             told: "list it with Glob",
             files: text(),
@@ -269,6 +277,12 @@ fn advice_of_read() -> Vec<Advice> {
     ]
 }
 
+/// A file with one line that is too long to show.
+fn long_line() -> Vec<(&'static str, Vec<u8>)> {
+    let line = "x".repeat(3_000) + "needle" + &"y".repeat(30_000);
+    vec![("long.txt", line.into_bytes())]
+}
+
 fn advice_of_searches() -> Vec<Advice> {
     let files = || vec![("d/e/a.txt", b"one\n}two\n".to_vec()), ("d/.env", b"one\n".to_vec())];
     let glob = |pattern: &str| ("Glob", json!({ "pattern": pattern }));
@@ -292,7 +306,7 @@ fn advice_of_searches() -> Vec<Advice> {
             source: "; use glob instead",
             told: "use glob instead",
             files: files(),
-            before: vec![grep(json!({ "pattern": "one", "type": "no-such-type-at-all" }))],
+            before: vec![grep(json!({ "pattern": "one", "type": "жж" }))],
             then: vec![grep(json!({ "pattern": "one", "glob": "*.txt" }))],
         },
         Advice {
@@ -310,11 +324,30 @@ fn advice_of_searches() -> Vec<Advice> {
             then: vec![grep(json!({ "pattern": "\\}two" }))],
         },
         Advice {
-            source: "that may hold secrets; give the path of such a file to ask for it",
-            told: "give the path of such a file",
+            source: "(parentheses are plain characters: there are no groups such as !(a|b)",
+            told: "for a choice, use {a,b}",
             files: files(),
-            before: vec![grep(json!({ "pattern": "one" }))],
-            then: vec![grep(json!({ "pattern": "one", "path": "d/.env" }))],
+            before: vec![glob("**/+(a|b).txt")],
+            then: vec![glob("**/{a,b}.txt")],
+        },
+        Advice {
+            source: "(parentheses in glob are plain characters",
+            told: "use {a,b} for a choice",
+            files: files(),
+            before: vec![grep(json!({ "pattern": "one", "glob": "+(a|b).txt" }))],
+            then: vec![grep(json!({ "pattern": "one", "glob": "{a,b}.txt" }))],
+        },
+        Advice {
+            source: "(lines of over ",
+            told: "set -o and put .{0,80} before and after",
+            files: long_line(),
+            before: vec![grep(json!({ "pattern": "needle", "output_mode": "content" }))],
+            then: vec![
+                grep(json!({
+                    "pattern": ".{0,80}needle.{0,80}", "output_mode": "content", "-o": true,
+                })),
+                with(read("long.txt"), &[("offset", json!(1)), ("column", json!(2_990))]),
+            ],
         },
         Advice {
             source: "so it is the name of a directory; give that of a file",
