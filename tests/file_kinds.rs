@@ -88,6 +88,38 @@ async fn files_3b_an_edit_writes_returns_and_a_mixed_file_stays() {
 }
 
 #[tokio::test]
+async fn files_3b_grep_finds_lines_of_utf_16_that_end_at_returns() {
+    let upstream = Upstream::start();
+    let server = Server::start(&upstream).await;
+    let units = "one\rtwo\rthree\r".encode_utf16().flat_map(u16::to_le_bytes);
+    let bytes: Vec<u8> = [0xff, 0xfe].into_iter().chain(units).collect();
+    fs::write(server.workspace().join("a.txt"), bytes).expect("a new file");
+    let grep = json!({ "pattern": "^two$", "output_mode": "content" });
+
+    let told = answers(&upstream, &server, &[("Grep", grep)]).await;
+
+    assert_eq!(told[0], "a.txt:2:two");
+}
+
+#[tokio::test]
+async fn files_3b_grep_counts_the_lines_of_a_large_file_and_finds_returns() {
+    let upstream = Upstream::start();
+    let text = format!("{}\r", "x".repeat(99)).repeat(30_000);
+    let builder = Server::builder(&upstream).free().file("a.txt", &text);
+    let server = builder.file("b.txt", "one\rtwo\r").start().await;
+    let count = |pattern: &str, path: &str| {
+        let input = json!({ "pattern": pattern, "path": path, "output_mode": "count" });
+        ("Grep", input)
+    };
+
+    let rounds = [count("x$", "a.txt"), count(r"one\rtwo", "b.txt")];
+    let told = answers(&upstream, &server, &rounds).await;
+
+    assert!(told[0].starts_with("a.txt:30000"), "{told:?}");
+    assert!(told[1].starts_with("b.txt:1"), "{told:?}");
+}
+
+#[tokio::test]
 async fn files_7e_new_lines_are_indented_in_the_files_unit_at_each_depth() {
     let upstream = Upstream::start();
     let text = "fn a() {\n\tif b {\n\t\tc();\n\t}\n}\n";

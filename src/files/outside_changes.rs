@@ -77,9 +77,7 @@ impl Current {
         let content = (length <= MAX_KEPT_BYTES).then(|| kept.into());
         Ok(Self { fingerprint, content, diff: None })
     }
-}
 
-impl Current {
     /// With the difference from what the model knows, if both are kept texts. Reads the disk, and
     /// takes up to half a second.
     pub(crate) fn with_diff(self, suspect: &Suspect) -> Self {

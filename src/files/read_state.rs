@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) use self::changes::{Found, Observation, Suspect};
-use self::kept::KeptContents;
+use self::kept::SessionContents;
 use super::coded_text::Declaration;
 use super::watcher::Marks;
 use crate::encoding::DeclaredEncoding;
@@ -53,7 +53,7 @@ pub(crate) struct ReadState {
     /// and nobody edits it.
     passed_over: Option<PathBuf>,
     /// Where contents are between two turns.
-    kept: KeptContents,
+    kept: SessionContents,
     /// The encodings that are named for files.
     encodings: Arc<FileEncodings>,
 }

@@ -2,6 +2,8 @@
 
 use memchr::memmem;
 
+use crate::text::BYTE_ORDER_MARK;
+
 /// How a PDF file begins, in front of its version.
 const MARK: &[u8] = b"%PDF-";
 
@@ -16,15 +18,24 @@ pub(crate) const FIRST_BYTES: usize = 4 * MAX_FRONT;
 /// blanks, a byte order mark, the headers of a message, or binary data. A text that has the mark in
 /// it stays a text.
 pub(crate) fn is_document(first: &[u8]) -> bool {
+    if is_archive(first) {
+        return false;
+    }
     let behind = offset(first).is_some_and(|at| {
         let (front, document) = first.split_at(at);
         front.is_empty()
-            || is_blank(front)
-            || are_headers(front)
+            || ((is_blank(front) || are_headers(front)) && has_object(document))
             || has_binary_mark(document)
             || is_binary(front, document)
     });
     behind || is_of_postscript(first)
+}
+
+/// Whether it is an archive, whose first file may be a PDF file.
+fn is_archive(first: &[u8]) -> bool {
+    const TAR_MARK_AT: usize = 257;
+    let is_tar = first.get(TAR_MARK_AT..).is_some_and(|rest| rest.starts_with(b"ustar"));
+    is_tar || first.starts_with(b"PK\x03\x04")
 }
 
 /// Whether the file begins as the first PDF files did: `%!PS-Adobe-3.0 PDF-1.2`.
@@ -41,8 +52,14 @@ pub(super) fn offset(first: &[u8]) -> Option<usize> {
 }
 
 fn is_blank(front: &[u8]) -> bool {
-    let front = front.strip_prefix(b"\xef\xbb\xbf").unwrap_or(front);
+    let front = front.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(front);
     front.iter().all(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
+}
+
+/// Whether an object begins behind the mark: the line may as well be one of a text about PDF files.
+fn has_object(document: &[u8]) -> bool {
+    let is_numbered = |at: usize| document[..at].last().is_some_and(u8::is_ascii_digit);
+    memmem::find_iter(document, b" obj").any(is_numbered)
 }
 
 /// Whether behind the mark stands the comment by which programs see that the file is binary: bytes
@@ -104,7 +121,6 @@ mod tests {
             b"Content-Type: application/pdf\nContent-Disposition: attachment;\n filename=a.pdf\n\n",
             &[b'\n'; 1024],
             b"\0\x01junk\xff",
-            b"PK\x03\x04\x14",
             b"--70097268-67dc\nContent-Disposition: form-data; name=a; filename=a.pdf\n\n",
         ] {
             assert!(with(front, plain) && with(front, binary), "{front:?}");
@@ -114,6 +130,10 @@ mod tests {
         }
         assert!(with(b"%!PS-Adobe-3.0 PDF-1.2\n1 0 obj\n", b""));
         assert!(!with(&[b'\n'; 1025], binary), "too late");
+        let tar = [&b"a.pdf"[..], &[0; 252], b"ustar\0", &[0; 249]].concat();
+        for archive in [&b"PK\x03\x04\x14"[..], &tar] {
+            assert!(!with(archive, binary) && !with(archive, plain));
+        }
     }
 
     #[test]
@@ -123,6 +143,9 @@ mod tests {
             "# PDF\n\n%PDF-1.4 begins such a file, \u{fc}ber alles\n",
             "cat >a.pdf <<EOF\n%PDF-1.4\n%%EOF\nEOF\n",
             "Note: see\n%PDF-1.4\n",
+            "\n\n%PDF-1.7 is how such a file begins\n",
+            "Subject: an object\n\n%PDF-1.4 is all that I see of the object\n",
+            "HTTP/1.1 200 OK\r\nX: y\r\n\r\n%PDF-1.4\r\n",
             "%PDF-x\n",
             "",
         ] {

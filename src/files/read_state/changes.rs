@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Content, Fingerprint, KeptContents, KnownFile, ReadState};
+use super::{Content, Fingerprint, KnownFile, ReadState, SessionContents};
 use crate::encoding::DeclaredEncoding;
 use crate::file_encodings::FileEncodings;
 use crate::workspace::FileVersion;
@@ -20,7 +20,7 @@ pub(crate) struct Suspect {
     pub(crate) known: Fingerprint,
     /// What the file held then, if that is in memory.
     content: Option<Content>,
-    kept: KeptContents,
+    kept: SessionContents,
     /// The encoding that a call has named.
     encoding: Option<DeclaredEncoding>,
     encodings: Arc<FileEncodings>,

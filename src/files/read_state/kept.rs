@@ -13,14 +13,14 @@ const MAX_SESSIONS: usize = 4;
 
 /// The contents that sessions have kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeptContents {
+pub(super) struct SessionContents {
     /// Where this session keeps its own. `None`: it keeps none.
     files: Option<Arc<SessionFiles>>,
     /// The sessions that it goes on from, the latest first.
     origins: Arc<[SessionId]>,
 }
 
-impl KeptContents {
+impl SessionContents {
     pub(super) fn of_sessions(mut sessions: Vec<SessionId>) -> Self {
         sessions.truncate(MAX_SESSIONS);
         Self { files: None, origins: sessions.into() }
@@ -50,7 +50,7 @@ impl KeptContents {
 impl ReadState {
     /// Keeps contents in these files between two turns.
     pub(crate) fn kept_in(self, files: Arc<SessionFiles>) -> Self {
-        let kept = KeptContents { files: Some(files), ..self.kept.clone() };
+        let kept = SessionContents { files: Some(files), ..self.kept.clone() };
         Self { kept, ..self }
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::changes::Found;
-use super::{Fingerprint, KeptContents, Known, KnownFile, MAX_PAGES, Page, ReadState};
+use super::{Fingerprint, Known, KnownFile, MAX_PAGES, Page, ReadState, SessionContents};
 use crate::encoding::DeclaredEncoding;
 use crate::ids::SessionId;
 use crate::workspace::FileVersion;
@@ -73,7 +73,7 @@ impl ReadState {
         }
         let sessions = saved["sessions"].as_array().into_iter().flatten();
         let sessions = sessions.filter_map(|id| SessionId::parse(id.as_str()?)).collect();
-        let kept = KeptContents::of_sessions(sessions);
+        let kept = SessionContents::of_sessions(sessions);
         Self { known: Mutex::new(known), kept, ..Self::default() }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! bash reads it from a file in memory, which has no name that another process could find, cannot
 //! be changed, and is gone with the shell. The shell evaluates it as it does the text after `-c`:
-//! names, line numbers and messages are the same, and standard input stays what it is.
+//! names and line numbers are the same, and standard input stays what it is.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

@@ -98,7 +98,8 @@ impl Tool for Grep {
     const NAME: &'static str = "Grep";
     const ACCESS: AccessKind = AccessKind::Read;
     const DESCRIPTION: &'static str = "Searches file contents with a regular expression \
-        (ripgrep's engine). Hidden files are searched; files that .gitignore leaves out are not.";
+        (ripgrep's engine). Hidden files are searched; files that .gitignore leaves out are not, \
+        unless path names them.";
     const PROPERTY_ALIASES: PropertyAliases = &[
         ("case_insensitive", "-i"),
         ("after_context", "-A"),

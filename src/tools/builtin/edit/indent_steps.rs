@@ -44,6 +44,11 @@ impl Steps {
 
     /// An indentation of the model, as it is in the file. What is no whole level stays.
     pub(super) fn converted(self, mine: &str, whole: &mut String) {
+        // Behind spaces, which align a line, a tab is no level.
+        if self.theirs == Step::Tab && whole.ends_with(' ') {
+            whole.push_str(mine);
+            return;
+        }
         let (levels, rest) = self.mine.levels_of(mine);
         let (unit, width) = match self.theirs {
             Step::Tab => ('\t', 1),

@@ -240,6 +240,23 @@ mod tests {
     }
 
     #[test]
+    fn files_7e_no_tab_is_put_behind_spaces() {
+        check(
+            "def a():\n\t\"\"\"Text.\n\n\t  * item\n\t\"\"\"\n",
+            ("      * item\n", "      * item\n        more\n"),
+            Some(("\t  * item\n", "\t  * item\n\t    more\n")),
+        );
+        check(
+            "class A {\n    int f() {\n\tif (b)\n\t    c();\n    }\n}\n",
+            (
+                "        if (b)\n            c();\n",
+                "        if (b)\n            if (d)\n                c();\n",
+            ),
+            Some(("\tif (b)\n\t    c();\n", "\tif (b)\n\t    if (d)\n\t        c();\n")),
+        );
+    }
+
+    #[test]
     fn does_not_guess() {
         check(" a\n  a\n", ("\ta", "b"), None);
         check(" a\n  b\n", ("\ta\n\tb", "c"), None);

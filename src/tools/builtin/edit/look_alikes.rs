@@ -13,7 +13,7 @@ const MAX_TOKENS: usize = 10_000;
 
 /// The position of the text, and the new text with the characters that it takes over.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct LookAlikeMatch {
     pub(super) start: usize,
     pub(super) length: usize,
     pub(super) new: String,
@@ -24,7 +24,7 @@ pub(super) struct Found {
 /// Finds the one place in `content` that equals `old` when its look-alikes are taken for ASCII.
 /// `None` if there is no such place, if there are several, or if `old` holds look-alikes itself:
 /// then it means what it says. Line ends in `content` must be folded.
-pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
+pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<LookAlikeMatch> {
     let has_plain_form = old.contains(['\'', '"', '-', ' ']);
     if !has_plain_form || old.contains(|c| plain(c).is_some()) {
         return None;
@@ -45,7 +45,12 @@ pub(super) fn find(content: &[u8], old: &str, new: &str) -> Option<Found> {
     let (line, column) = (difference.line, difference.column);
     let difference =
         format!("line {line}, column {column}: {}", difference.between("the file", "old_string"));
-    Some(Found { start, length, new: with_kept_characters(matched, old, new)?, difference })
+    Some(LookAlikeMatch {
+        start,
+        length,
+        new: with_kept_characters(matched, old, new)?,
+        difference,
+    })
 }
 
 /// The text with ASCII in the place of each look-alike. `None` if it holds none.

@@ -34,6 +34,11 @@ impl<'a> Interruptible<'a> {
         Self { file, bounds, at: 0, left, looks_at_time: false, return_ends }
     }
 
+    /// Reads the file as it is, also where its lines end at `\r` alone.
+    pub(super) fn with_returns(self) -> Self {
+        Self { return_ends: ReturnEnds::left_alone(), ..self }
+    }
+
     /// Reads from behind the byte order mark of another encoding, as the file is.
     pub(super) fn behind_mark(self, mark: &[u8]) -> Self {
         let at = mark.len() as u64;

@@ -55,8 +55,15 @@ pub(super) enum ForeignText<'a> {
 
 /// The bytes of a text behind its byte order mark.
 pub(super) enum TextSource<'a> {
-    Whole { bytes: Vec<u8>, _turn: Option<MutexGuard<'static, ()>> },
-    File(Interruptible<'a>),
+    Whole {
+        bytes: Vec<u8>,
+        _turn: Option<MutexGuard<'static, ()>>,
+    },
+    /// A file that is decoded as it is read.
+    File {
+        bytes: Interruptible<'a>,
+        ends_at_returns: bool,
+    },
 }
 
 /// A file to search.
@@ -69,11 +76,14 @@ pub(super) struct SearchedFile<'a> {
     /// The path below the searched directory.
     pub(super) relative: &'a Path,
     pub(super) real_path: &'a Path,
+    /// Whether `\r` stays as it is where it ends the lines.
+    pub(super) keeps_returns: bool,
 }
 
 impl<'a> SearchedFile<'a> {
     pub(super) fn bytes(&self) -> Interruptible<'a> {
-        Interruptible::new(self.file, self.length, self.bounds)
+        let bytes = Interruptible::new(self.file, self.length, self.bounds);
+        if self.keeps_returns { bytes.with_returns() } else { bytes }
     }
 
     /// Finds the encoding of a file that is not UTF-8.
@@ -81,8 +91,12 @@ impl<'a> SearchedFile<'a> {
         let mut mark = [0; 3];
         let read = self.file.read_at(&mut mark, 0)?;
         if let Some(encoding) = Encoding::by_mark(&mark[..read]) {
-            let behind = self.bytes().behind_mark(encoding.mark());
-            return Ok(ForeignText::Text(encoding, TextSource::File(behind)));
+            let behind = || self.bytes().behind_mark(encoding.mark());
+            // In UTF-16 only decoded text shows its line ends.
+            let ends_at_returns =
+                !self.keeps_returns && !DecodingReader::new(behind(), encoding).has_feed()?;
+            let source = TextSource::File { bytes: behind(), ends_at_returns };
+            return Ok(ForeignText::Text(encoding, source));
         }
         if self.length > MAX_BYTES {
             return Ok(ForeignText::TooLarge);
@@ -130,7 +144,7 @@ pub(super) enum WithNul {
 }
 
 /// Reads a text in UTF-8 that is in another encoding.
-pub(super) struct DecodedText<R> {
+pub(super) struct DecodingReader<R> {
     source: R,
     decoder: encoding_rs::Decoder,
     bytes: Vec<u8>,
@@ -138,13 +152,38 @@ pub(super) struct DecodedText<R> {
     /// How much of the text was passed on.
     passed: usize,
     has_ended: bool,
+    /// Whether each `\r` becomes a `\n`.
+    ends_at_returns: bool,
 }
 
-impl<R: Read> DecodedText<R> {
+impl<R: Read> DecodingReader<R> {
     /// `source` begins behind the byte order mark.
     pub(super) fn new(source: R, encoding: Encoding) -> Self {
-        let (bytes, text) = (vec![0; PIECE], String::new());
-        Self { source, decoder: encoding.decoder(), bytes, text, passed: 0, has_ended: false }
+        Self {
+            source,
+            decoder: encoding.decoder(),
+            bytes: vec![0; PIECE],
+            text: String::new(),
+            passed: 0,
+            has_ended: false,
+            ends_at_returns: false,
+        }
+    }
+
+    /// Puts a `\n` at the end of each line of a text that has none.
+    pub(super) fn ending_at_returns(self, ends_at_returns: bool) -> Self {
+        Self { ends_at_returns, ..self }
+    }
+
+    /// Whether there is a `\n`. Reads up to the first one.
+    fn has_feed(mut self) -> io::Result<bool> {
+        while !self.has_ended {
+            self.decode_more()?;
+            if self.text.contains('\n') {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn decode_more(&mut self) -> io::Result<()> {
@@ -156,11 +195,14 @@ impl<R: Read> DecodedText<R> {
         self.text.reserve(room);
         // With room for the most that can come, all bytes are taken.
         _ = self.decoder.decode_to_string(&self.bytes[..read], &mut self.text, self.has_ended);
+        if self.ends_at_returns && self.text.contains('\r') {
+            self.text = self.text.replace('\r', "\n");
+        }
         Ok(())
     }
 }
 
-impl<R: Read> Read for DecodedText<R> {
+impl<R: Read> Read for DecodingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.passed == self.text.len() {
             if self.has_ended {
@@ -189,7 +231,7 @@ mod tests {
             let declared = DeclaredEncoding::parse(encoding.name());
             let encoding = Encoding::recognise_declared(&bytes, true, declared).unwrap();
             let mut decoded = String::new();
-            DecodedText::new(&bytes[..], encoding).read_to_string(&mut decoded).unwrap();
+            DecodingReader::new(&bytes[..], encoding).read_to_string(&mut decoded).unwrap();
             assert!(decoded == text, "{}", encoding.name());
         }
     }

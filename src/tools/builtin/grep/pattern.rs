@@ -66,17 +66,19 @@ fn has_bare_brace(pattern: &str) -> bool {
 pub(super) enum LineEnds {
     /// Without carriage returns, which would keep a pattern that meets them from matching.
     Plain,
-    /// As they are in the file: the pattern asks for carriage returns itself, or meets none.
+    /// As they are in the file: the pattern meets no carriage returns.
     AsInFile,
+    /// As they are in the file, also where lines end at `\r` alone: the pattern asks for that.
+    WithReturns,
 }
 
 impl LineEnds {
     pub(super) fn of(pattern: &str) -> Self {
         let chars: Vec<char> = pattern.chars().collect();
-        if is_plain(&chars) || asks_for_carriage_return(&chars) {
-            Self::AsInFile
-        } else {
-            Self::Plain
+        match () {
+            () if is_plain(&chars) => Self::AsInFile,
+            () if asks_for_carriage_return(&chars) => Self::WithReturns,
+            () => Self::Plain,
         }
     }
 }
@@ -180,7 +182,7 @@ mod tests {
             assert_eq!(LineEnds::of(pattern), LineEnds::Plain, "{pattern}");
         }
         for pattern in [r"\r", r"\x0D$", "\r$", r"[\r\n]+", r"a\r\n", r"\u{000D}\n", r"\u000d$"] {
-            assert_eq!(LineEnds::of(pattern), LineEnds::AsInFile, "{pattern}");
+            assert_eq!(LineEnds::of(pattern), LineEnds::WithReturns, "{pattern}");
         }
     }
 }

@@ -101,6 +101,11 @@ impl Query {
         }
     }
 
+    /// Whether carriage returns stay also where lines end at them alone.
+    pub(super) fn keeps_returns(&self) -> bool {
+        self.line_ends == LineEnds::WithReturns
+    }
+
     /// Whether each piece of a file can be searched on its own: matches do not span lines, and
     /// no line is shown, so that none needs its number or those around it.
     pub(super) fn works_in_pieces(&self) -> bool {

@@ -5,13 +5,11 @@ use std::os::unix::fs::FileExt as _;
 
 use memchr::memchr;
 
+use crate::encoding::Encoding;
 use crate::tools::walk::Bounds;
 
 /// Bytes that are looked at once.
 const PIECE: usize = 64 << 10;
-
-/// The byte order marks of UTF-16, in which a `\r` is no byte of its own.
-const WIDE_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// Whether the lines of a file end at `\r` alone, as far as it was read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +30,8 @@ impl ReturnEnds {
     /// and nothing more is looked at.
     pub(super) fn replace(&mut self, read: &mut [u8], file: &File, bounds: &Bounds) {
         if self.is_so.is_none() {
-            let is_wide = self.at == 0 && WIDE_MARKS.iter().any(|mark| read.starts_with(mark));
+            // In UTF-16 a `\r` is no byte of its own.
+            let is_wide = self.at == 0 && Encoding::by_mark(read).is_some_and(|it| !it.is_utf_8());
             self.at += read.len() as u64;
             self.is_so = match () {
                 () if is_wide || memchr(b'\n', read).is_some() => Some(false),

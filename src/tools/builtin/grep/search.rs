@@ -15,6 +15,7 @@ use super::found::Found;
 use super::pieces::Pieces;
 use super::query::{GlobReading, Query};
 use super::{Grep, GrepInput, render};
+use crate::encoding::Encoding;
 use crate::permissions::{Permit, SearchScope};
 use crate::sync;
 use crate::text;
@@ -25,6 +26,9 @@ use crate::tools::walk::{
 };
 
 mod worker;
+
+/// Bytes in which the first line of a file that is searched in pieces has to end.
+const BEGINNING: usize = 64 << 10;
 
 /// The paths from which the answer names files.
 #[derive(Debug)]
@@ -67,19 +71,20 @@ struct NamedFile {
 impl NamedFile {
     fn new(file: File, length: u64, query: &Query) -> Self {
         let file = Arc::new(file);
-        let pieces = Pieces::of(length).filter(|_| query.works_in_pieces() && !has_mark(&file));
+        let pieces = Pieces::of(length).filter(|_| query.works_in_pieces() && has_feeds(&file));
         let shared = pieces.map(|pieces| (Arc::clone(&file), pieces));
         let passed_over = PassedOver::default();
         Self { file: Mutex::new(Some((file, length))), shared, passed_over }
     }
 }
 
-/// Whether the text begins with a byte order mark.
-fn has_mark(file: &File) -> bool {
-    let mut first = [0; 3];
+/// Whether the lines of a file end at bytes that are `\n`. Those of UTF-16 do not, and without any
+/// they may end at `\r`.
+fn has_feeds(file: &File) -> bool {
+    let mut first = vec![0; BEGINNING];
     let read = file.read_at(&mut first, 0).unwrap_or(0);
-    let marks: [&[u8]; 3] = [b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff"];
-    marks.iter().any(|mark| first[..read].starts_with(mark))
+    let first = &first[..read];
+    Encoding::by_mark(first).is_none() && memchr::memchr(b'\n', first).is_some()
 }
 
 /// A directory that the call names.
@@ -212,7 +217,8 @@ impl Searching {
         }
         worker.searcher.set_binary_detection(BinaryDetection::convert(0));
         let (bounds, real_path) = (&*self.bounds, self.paths.real_path.as_path());
-        worker.search(&SearchedFile { file, length, bounds, relative, real_path });
+        let keeps_returns = self.query.keeps_returns();
+        worker.search(&SearchedFile { file, length, bounds, relative, real_path, keeps_returns });
     }
 
     /// What an answer without matches says of what was not looked at.

@@ -12,7 +12,7 @@ use grep::searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 use super::super::OutputMode;
 use super::super::file_bytes::{PlainLineEnds, Utf8Bytes};
 use super::super::first_lines::FirstLines;
-use super::super::foreign_text::{DecodedText, ForeignText, SearchedFile, TextSource, WithNul};
+use super::super::foreign_text::{DecodingReader, ForeignText, SearchedFile, TextSource, WithNul};
 use super::super::found::Key;
 use super::super::pieces::{FoundInPiece, Piece};
 use super::{Searching, What};
@@ -111,6 +111,7 @@ impl<'a> Worker<'a> {
                 bounds: &self.call.bounds,
                 relative: entry.relative,
                 real_path: entry.path,
+                keeps_returns: self.call.query.keeps_returns(),
             }),
             Ok(None) => {}
             Err(error) => self.call.bounds.not_searched(entry.path, &reason(&error)),
@@ -192,10 +193,12 @@ impl<'a> Worker<'a> {
         };
         let findings = match source {
             TextSource::Whole { bytes, .. } => {
-                self.findings(&mut DecodedText::new(&bytes[..], encoding), searched)
+                self.findings(&mut DecodingReader::new(&bytes[..], encoding), searched)
             }
-            TextSource::File(file) => {
-                self.findings(&mut DecodedText::new(file, encoding), searched)
+            TextSource::File { bytes, ends_at_returns } => {
+                let mut text =
+                    DecodingReader::new(bytes, encoding).ending_at_returns(ends_at_returns);
+                self.findings(&mut text, searched)
             }
         };
         let nature = if encoding.is_guess() { Nature::Guessed } else { Nature::Plain };
