@@ -263,7 +263,7 @@ impl CommandAnalysis {
                 let placed = placed::placed(&files);
                 let risks = parsed.risks(&place, &is_sensitive);
                 let removals = removals(&parsed, &place, &files);
-                let planted = planted(&parsed, surroundings);
+                let planted = planted(&parsed, &place, surroundings);
                 let reading = reading(&parsed, planted.as_deref(), &files, &unknown);
                 let possible_files = parsed.possible_files(&place);
                 let is_inside = |directory: &Path| {
@@ -493,10 +493,20 @@ fn removals(
 }
 
 /// The first program of the line that PATH leads to where a command may have written it.
-fn planted(parsed: &ParsedCommand, surroundings: Surroundings<'_>) -> Option<PathBuf> {
+fn planted(
+    parsed: &ParsedCommand,
+    place: &Place<'_>,
+    surroundings: Surroundings<'_>,
+) -> Option<PathBuf> {
     let Surroundings { roots, search_path, writable, .. } = surroundings;
+    let directories = parsed.known_directories(place);
     let found = |name: &str| {
-        let mut candidates = env::split_paths(search_path).map(|directory| directory.join(name));
+        // A relative directory in PATH is one below that in which the program is started.
+        let mut candidates = env::split_paths(search_path).flat_map(|entry| {
+            let bases = if entry.is_absolute() { &directories[..1] } else { &directories[..] };
+            let programs = bases.iter().map(|base| base.join(&entry).join(name));
+            programs.collect::<Vec<_>>()
+        });
         candidates.find(|candidate| is_program(candidate))
     };
     let is_planted = |program: &PathBuf| {
@@ -504,7 +514,7 @@ fn planted(parsed: &ParsedCommand, surroundings: Surroundings<'_>) -> Option<Pat
         let is_below = |path: &Path| {
             roots.below(path).is_some() || writable.iter().any(|place| path.starts_with(place))
         };
-        !program.is_absolute() || is_below(program) || is_below(&real)
+        is_below(program) || is_below(&real)
     };
     let names = parsed.programs_for_rules();
     parsed.programs().chain(names.iter().map(String::as_str)).filter_map(found).find(is_planted)

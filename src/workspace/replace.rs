@@ -73,6 +73,7 @@ impl Target {
         };
         let file = match &old {
             Some(old) if is_mount_point(old) => Err(PutError::of_directory(Errno::BUSY)),
+            Some(_) if only_grows(&directory) => Err(PutError::of_directory(Errno::PERM)),
             _ => put_new(),
         };
         let file = match (file, before) {
@@ -142,6 +143,13 @@ fn open_for_replacing(directory: &OwnedFd, name: &OsStr) -> Result<File, Errno> 
 fn is_mount_point(file: &File) -> bool {
     let stat = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
     stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Whether names are only ever added to the directory (`chattr +a`). A temporary name in it could
+/// be neither renamed nor removed, and would stay with the new contents.
+fn only_grows(directory: &OwnedFd) -> bool {
+    let stat = statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::empty());
+    stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::APPEND))
 }
 
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
@@ -279,7 +287,10 @@ impl Drop for Temporary<'_> {
 mod tests {
     use std::fs;
 
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+
     use super::*;
+    use crate::workspace::Workspace;
 
     fn names(path: &Path) -> Vec<String> {
         let entries = fs::read_dir(path).unwrap();
@@ -327,6 +338,33 @@ mod tests {
             assert_eq!(names(&notes), [""; 0]);
             fs::remove_dir_all(&work).unwrap();
         }
+    }
+
+    /// Only root may make such a directory, and not on every file system.
+    #[test]
+    fn files_13_nothing_is_left_in_a_directory_that_only_grows() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        let (work, notes) = (root.join("work"), root.join("notes"));
+        fs::create_dir(&work).unwrap();
+        fs::write(work.join("a"), "one").unwrap();
+        let temp_files = TempFiles::noted_in(notes.clone());
+        temp_files.sweep().unwrap();
+        let directory = File::open(&work).unwrap();
+        let flags = ioctl_getflags(&directory).unwrap_or(IFlags::empty());
+        if ioctl_setflags(&directory, flags | IFlags::APPEND).is_err() {
+            return;
+        }
+        let workspace = Workspace::open(vec![work.clone()]).unwrap();
+        let target = workspace.resolve(&work.join("a")).unwrap();
+        let before = FileVersion::from_metadata(&fs::metadata(work.join("a")).unwrap());
+        let written = target.replace(b"two", Some(before), &temp_files);
+        let left = names(&work);
+        ioctl_setflags(&directory, flags).unwrap();
+
+        assert_eq!(written.unwrap().in_place, Some(WhyInPlace::Directory));
+        assert_eq!((left, names(&notes)), (vec!["a".to_owned()], Vec::new()));
+        assert_eq!(fs::read(work.join("a")).unwrap(), b"two");
     }
 
     /// A server that is killed between two system calls leaves a noted file, or only a note.

@@ -88,7 +88,7 @@ pub(super) fn of_part(part: &Part, functions: &[&str]) -> ExitOne {
 fn is_heard(redirects: &[Redirect]) -> bool {
     let is_file = |redirect: &Redirect| matches!(redirect.target, RedirectTarget::File(_));
     let is_silencing = |redirect: &Redirect| {
-        redirect.descriptor == Some(2) && redirect.target != RedirectTarget::Descriptor
+        redirects_errors(redirect) && redirect.target != RedirectTarget::Descriptor
     };
     let is_single = redirects.len() == 1;
     is_single || !redirects.iter().any(is_silencing) || !redirects.iter().any(is_file)
@@ -96,7 +96,11 @@ fn is_heard(redirects: &[Redirect]) -> bool {
 
 /// Whether what a builtin of the shell says of its failure goes elsewhere.
 fn is_silenced(part: &Part) -> bool {
-    part.redirects.iter().any(|redirect| redirect.descriptor == Some(2))
+    part.redirects.iter().any(redirects_errors)
+}
+
+fn redirects_errors(redirect: &Redirect) -> bool {
+    redirect.descriptor == Some(2) || redirect.takes_errors
 }
 
 fn is_answering(program: &str, arguments: &[Word]) -> bool {

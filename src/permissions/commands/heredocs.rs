@@ -179,7 +179,9 @@ impl<'a> CutLine<'a> {
         let replacement = self.replacements.iter().find(is_inside)?;
         let before = self.text.get(inner.start..replacement.range.start)?;
         let after = self.text.get(replacement.range.end..inner.end)?;
-        let is_alone = before.trim() == "cat" && after.trim().is_empty();
+        // On a line of its own `cat` is a command before the document, and prints its own input.
+        let is_cat = before.trim_start().trim_end_matches([' ', '\t']) == "cat";
+        let is_alone = is_cat && after.trim().is_empty();
         // bash takes the line ends at the end of a substitution away.
         is_alone.then(|| replacement.text.trim_end_matches('\n'))
     }

@@ -185,7 +185,7 @@ impl Lexer<'_> {
             return Err(Mismatch);
         }
         let target = RedirectTarget::Document(replacement.text.clone());
-        Ok(Redirect { kind: RedirectKind::Text, descriptor, target })
+        Ok(Redirect { kind: RedirectKind::Text, descriptor, target, takes_errors: false })
     }
 
     fn redirect(
@@ -217,7 +217,9 @@ impl Lexer<'_> {
         } else {
             RedirectTarget::File(word)
         };
-        Ok(Redirect { kind, descriptor, target })
+        let is_of_both = operator.starts_with("&>") || operator == ">&";
+        let takes_errors = is_of_both && target != RedirectTarget::Descriptor;
+        Ok(Redirect { kind, descriptor, target, takes_errors })
     }
 
     fn word(&mut self) -> Result<Word, Mismatch> {

@@ -1,7 +1,7 @@
 //! Asks the patterns of `Bash(…)` rules about a command line.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::directories::{Directories, Place, directories};
 use super::evaluating::exceeds;
@@ -84,6 +84,13 @@ impl ParsedCommand {
         let all = directories(&self.reached, place);
         let leaves = |one: &Directories| one.or_unknown || !one.known.iter().all(|it| holds(it));
         self.changes_directory() && all.iter().any(leaves)
+    }
+
+    /// The directory of the line, and those that its parts may run in, as far as it tells.
+    pub(crate) fn known_directories(&self, place: &Place<'_>) -> Vec<PathBuf> {
+        let mut known = vec![place.directory.to_owned()];
+        known.extend(directories(&self.reached, place).into_iter().flat_map(|one| one.known));
+        known
     }
 
     /// Whether a part that only reads does so beside the others: names mean what they do elsewhere,

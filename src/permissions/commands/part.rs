@@ -36,6 +36,8 @@ pub(crate) struct Redirect {
     pub(crate) kind: RedirectKind,
     pub(crate) descriptor: Option<u32>,
     pub(crate) target: RedirectTarget,
+    /// Standard error goes there too: `&>`, `&>>`, `>&` before a file.
+    pub(super) takes_errors: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

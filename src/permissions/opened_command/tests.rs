@@ -112,7 +112,7 @@ impl Ground {
         let excluded = ExcludedPaths::below(&self.path("ws/state"));
         let permissions =
             Permissions::new(&settings, &KNOWN, self.sandbox, workspace, excluded).unwrap();
-        let search_path = format!("{}:/usr/bin:/bin", self.path("bin").display());
+        let search_path = format!("{}:/usr/bin:/bin:tools", self.path("bin").display());
         let mut permissions =
             permissions.at_home(&self.path("home")).with_search_path(search_path.as_ref());
         permissions.policy.auto_allow = self.auto_allow;
@@ -810,6 +810,21 @@ async fn s6_a_program_that_the_workspace_brings_is_not_taken_for_one_that_reads(
     let lines = ["npm test", "timeout 5 npm test", "make && npm test", "PATH=./bin:$PATH make"];
     allowing.check(&lines, "asks: ").await;
     allowing.check(&["make", "./plain/npm test"], "allowed").await;
+}
+
+/// PATH may name a directory below that in which the command runs, such as `node_modules/.bin`.
+#[tokio::test]
+async fn files_29d_a_relative_directory_in_path_is_below_that_of_the_command() {
+    let ground = Ground::new().allow(&["Bash(own-tool *)"]);
+    let lines = ["cd src && own-tool a", "cd src; own-tool a | head -n 1"];
+    ground.check(&lines, "allowed").await;
+    let tools = ground.path("ws/src/tools");
+    fs::create_dir(&tools).unwrap();
+    fs::write(tools.join("own-tool"), "#!/bin/sh\n").unwrap();
+    let mode = <fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    fs::set_permissions(tools.join("own-tool"), mode).unwrap();
+    ground.check(&["own-tool a", "cd plain && own-tool a"], "allowed").await;
+    ground.check(&lines, "asks: PATH leads to ").await;
 }
 
 #[tokio::test]

@@ -161,3 +161,26 @@ fn everything_else_fails_with_one() {
         assert!(!answers(line), "{line}");
     }
 }
+
+/// `&>`, `&>>` and `>&` take what the shell says of a failure, as `2>` does.
+#[test]
+fn files_29a_the_shell_is_not_heard_where_both_outputs_go_to_a_file() {
+    for line in [
+        "cd sub &>/dev/null && grep x f",
+        "cd sub &>> log && grep x f",
+        "cd sub >&/dev/null && test -f a",
+        "export A=1 &> log && grep x f",
+        "grep x &>/dev/null < missing",
+        "grep x >& log < missing",
+    ] {
+        assert!(!answers(line), "{line}");
+    }
+    for line in [
+        "cd sub > /dev/null && grep x f",
+        "cd sub >&1 && grep x f",
+        "grep x f &>> log",
+        "test -f a >& log",
+    ] {
+        assert!(answers(line), "{line}");
+    }
+}

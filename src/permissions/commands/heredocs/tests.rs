@@ -84,6 +84,24 @@ fn what_a_document_expands_is_a_command() {
     assert!(parsed.has_uncertain_name());
 }
 
+/// `cat` is a command of its own there: it prints what comes through the pipe.
+#[test]
+fn files_29c_a_document_below_cat_is_not_what_cat_prints() {
+    let literals = |line: &str| parse(line).map_or(0, |parsed| parsed.literals);
+    for line in [
+        "echo touch | \"$(cat\n<<'E'\nnpm\nE\n)\" test x",
+        "echo publish | npm \"$(cat\n<<'E'\ntest\nE\n)\" x",
+        "echo publish | npm \"$(\ncat \n\n\t<<E\ntest\nE\n)\" x",
+    ] {
+        assert_eq!(literals(line), 0, "{line}");
+        let rule = BashPattern::parse("npm test *").unwrap();
+        assert!(!parse(line).is_ok_and(|parsed| parsed.is_allowed_by(&[&rule])), "{line}");
+    }
+    for line in ["npm \"$(cat <<'E'\ntest\nE\n)\" x", "npm \"$(\n cat\t<<'E'\ntest\nE\n)\" x"] {
+        assert_eq!(literals(line), 1, "{line}");
+    }
+}
+
 #[test]
 fn what_is_no_document_is_none() {
     for line in [
