@@ -3,12 +3,13 @@
 
 mod declared;
 mod guessed_file;
+mod iso_2022_jp;
 mod named_within;
 
 use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::{UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs::{GB18030, GBK, UTF_8, UTF_16BE, UTF_16LE};
 
 pub(crate) use self::declared::DeclaredEncoding;
 pub(crate) use self::guessed_file::{GuessError, Reading};
@@ -186,6 +187,7 @@ impl Encoding {
         match sample.contains(&0) {
             true => utf_16_by_zeros(sample).map(Self::guess).ok_or(BINARY),
             false if is_mostly_control(sample) => Err(BINARY),
+            false if iso_2022_jp::is_likely(sample, is_whole) => Ok(Self::guess(UTF_8)),
             false if is_utf_8(sample, is_whole) => Ok(Self::UTF_8),
             false if is_mostly_utf_8(sample) => Ok(Self::guess(UTF_8)),
             false => Ok(Self::guess(
@@ -193,6 +195,11 @@ impl Encoding {
                     .unwrap_or_else(|| Detector::fed(sample, is_whole).guess(None)),
             )),
         }
+    }
+
+    /// An encoding that has the same characters in the same bytes, and more.
+    pub(crate) fn wider(&self) -> Option<Self> {
+        (self.charset == GBK).then_some(Self { charset: GB18030, ..*self })
     }
 
     /// Whether the text could as well be in another encoding.

@@ -710,8 +710,7 @@ impl Permissions {
         let find = move || {
             let permissions = permissions.current();
             let target = permissions.workspace.resolve(&path).ok()?;
-            let hides = |path: &Path| permissions.policy.hides("Read", path, false);
-            target.similar(|path| permissions.excluded.covers(path) || hides(path))
+            target.similar(|path| permissions.hides_name(path))
         };
         RESOLVING.run(find).await.ok()?
     }
@@ -787,8 +786,14 @@ impl Permissions {
 
     /// The existing name that looks like the first missing one of the target, if nothing hides it.
     fn twin_of(&self, target: &Target) -> Option<NameTwin> {
-        let hides = |path: &Path| self.policy.hides("Read", path, false);
-        target.twin(|path| self.excluded.covers(path) || hides(path))
+        target.twin(|path| self.hides_name(path))
+    }
+
+    /// Whether no answer tells that there is such a name. It may be that of a directory, which some
+    /// rules are for alone.
+    fn hides_name(&self, path: &Path) -> bool {
+        let hides = |is_directory| self.policy.hides("Read", path, is_directory);
+        self.excluded.covers(path) || hides(false) || hides(true)
     }
 
     /// What the policy says of a file or directory that is read or written.

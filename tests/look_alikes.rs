@@ -301,6 +301,28 @@ async fn files_15a_no_look_alike_is_a_way_around_a_rule() {
 }
 
 #[tokio::test]
+async fn files_15b_a_rule_is_for_a_name_in_each_normal_form() {
+    for (real, named) in [(APART, JOINED), (SYLLABLES, LETTERS)] {
+        let files = [(real, "hush\n")];
+        let rule = format!("Read({named})");
+        let rules = [("deny", rule.as_str())];
+        let (answer, _) = guarded(&rules, &files, read(real)).await;
+        assert!(answer.starts_with("Error: ") && !answer.contains("hush"), "{named:?}: {answer}");
+        let (answer, _) = guarded(&rules, &files, glob("*")).await;
+        assert!(!answer.contains(real), "{named:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn files_15a_no_denied_directory_is_the_closest_name() {
+    let files = [("hidden/a.txt", "hush\n")];
+    for given in ["hiden/a.txt", "hiden", "hidden\u{a0}"] {
+        let (answer, _) = guarded(&[("deny", "Read(hidden/)")], &files, read(given)).await;
+        assert!(answer.starts_with("Error: ") && !answer.contains("closest"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn files_15a_a_link_of_the_same_look_leads_where_it_leads() {
     let upstream = Upstream::start();
     let builder = Server::builder(&upstream).argument("--sandbox=off");

@@ -1,5 +1,7 @@
 //! Encodings that somebody has named for a file: a setting, `.editorconfig`, or a call.
 
+use std::collections::BTreeSet;
+
 use encoding_rs::{REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::{Charset, Encoding, Newline};
@@ -10,18 +12,42 @@ pub(crate) struct DeclaredEncoding {
     charset: Charset,
     /// Whether a new file begins with a byte order mark.
     has_mark: bool,
+    /// Whether it is named as one that has control characters from 0x80 to 0x9f. `charset` is the
+    /// encoding of Windows that has other characters there, and is the same elsewhere.
+    has_high_controls: bool,
 }
+
+/// Names of encodings that have control characters from 0x80 to 0x9f.
+const WITH_HIGH_CONTROLS: [&str; 14] = [
+    "latin1",
+    "latin-1",
+    "l1",
+    "iso-8859-1",
+    "iso8859-1",
+    "iso88591",
+    "cp819",
+    "ibm819",
+    "latin5",
+    "l5",
+    "iso-8859-9",
+    "iso8859-9",
+    "iso88599",
+    "iso-8859-11",
+];
 
 impl DeclaredEncoding {
     /// Reads the name of an encoding: those of the Encoding Standard, and those that editors and
     /// Windows have for the same encodings.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase().replace('_', "-");
-        let unmarked = |charset| Some(Self { charset, has_mark: false });
+        let has_high_controls = WITH_HIGH_CONTROLS.contains(&name.as_str());
+        let unmarked = |charset| Some(Self { charset, has_mark: false, has_high_controls });
         match name.as_str() {
             "utf-8-bom" | "utf-8-sig" | "utf8bom" | "utf8-bom" => {
-                Some(Self { charset: UTF_8, has_mark: true })
+                Some(Self { charset: UTF_8, has_mark: true, has_high_controls: false })
             }
+            // The Encoding Standard means windows-1252 by them.
+            "ascii" | "us-ascii" => unmarked(UTF_8),
             "utf16le" | "utf-16" | "utf16" => unmarked(UTF_16LE),
             "utf16be" => unmarked(UTF_16BE),
             "cp932" | "ms932" => unmarked(encoding_rs::SHIFT_JIS),
@@ -53,6 +79,23 @@ impl DeclaredEncoding {
 
     pub(crate) fn name(self) -> &'static str {
         self.charset.name()
+    }
+
+    /// A character of `text` that Windows has put in the place of a control character of
+    /// the encoding that was named. `old` is what the file holds of them already.
+    pub(crate) fn one_of_windows(self, text: &str, old: &str) -> Option<char> {
+        if !self.has_high_controls {
+            return None;
+        }
+        let is_of_windows = |character: &char| {
+            let mut buffer = [0; 4];
+            let (bytes, _, _) = self.charset.encode(character.encode_utf8(&mut buffer));
+            matches!(*bytes, [0x80..=0x9f])
+        };
+        // The controls themselves are below.
+        let foreign = text.chars().filter(|character| *character > '\u{ff}');
+        let all: BTreeSet<char> = foreign.filter(is_of_windows).collect();
+        all.into_iter().find(|character| !old.contains(*character))
     }
 
     pub(super) fn charset(self) -> Charset {
@@ -104,6 +147,7 @@ mod tests {
             ("cp936", "GBK"),
             ("latin1", "windows-1252"),
             ("ISO-8859-1", "windows-1252"),
+            ("us-ascii", "UTF-8"),
             ("cp1251", "windows-1251"),
             ("Shift_JIS", "Shift_JIS"),
             ("sjis", "Shift_JIS"),

@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, KOI8_R, KOI8_U, SHIFT_JIS};
+use encoding_rs::{BIG5, EUC_JP, EUC_KR, GBK, ISO_2022_JP, KOI8_R, KOI8_U, SHIFT_JIS, UTF_8};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::{Charset, Detector, Encoding, Newline};
+use super::{Charset, Detector, Encoding, Newline, iso_2022_jp};
 
 /// The most characters of a changed part that are compared one by one. A longer part counts as
 /// replaced whole.
@@ -63,7 +63,10 @@ pub(super) fn rewritten(
         changes.iter().flat_map(|change| [change.old.start, change.old.end]).collect();
     let ends = offsets_in_file(bytes, encoding, &ends).ok_or(GuessError::AmidCharacter)?;
     let possible = possible_multibyte(bytes, encoding);
-    if !possible.iter().all(|charset| are_borders(charset, bytes, &ends)) {
+    let is_japanese = iso_2022_jp::is_likely(bytes, true);
+    if !possible.iter().all(|charset| are_borders(charset, bytes, &ends))
+        || (is_japanese && !iso_2022_jp::are_in_ascii(bytes, &ends))
+    {
         return Err(GuessError::AmidCharacter);
     }
 
@@ -89,6 +92,9 @@ pub(crate) struct Reading {
 
 /// How the file reads in the guessed encoding, and in others that it may be in.
 pub(super) fn readings(bytes: &[u8], encoding: Encoding) -> Vec<Reading> {
+    if iso_2022_jp::is_likely(bytes, true) {
+        return readings_of_escapes(bytes);
+    }
     let detector = Detector::fed(bytes, true);
     let by_country = DOMAINS.iter().map(|domain| detector.guess(Some(domain)));
     // The detector takes the one for the other, which has the same letters.
@@ -110,6 +116,18 @@ pub(super) fn readings(bytes: &[u8], encoding: Encoding) -> Vec<Reading> {
         Reading { encoding: charset.name(), sample: shown.take(MAX_SAMPLE).collect() }
     };
     charsets.into_iter().map(reading).collect()
+}
+
+/// How a file reads that is in UTF-8 with odd escape sequences, or in ISO-2022-JP.
+fn readings_of_escapes(bytes: &[u8]) -> Vec<Reading> {
+    let start = memchr::memchr(iso_2022_jp::ESCAPE, bytes).unwrap_or(0);
+    let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let reading = |charset: Charset| {
+        let (text, _) = charset.decode_without_bom_handling(line);
+        let shown = text.chars().filter(|character| !character.is_control());
+        Reading { encoding: charset.name(), sample: shown.take(MAX_SAMPLE).collect() }
+    };
+    vec![reading(UTF_8), reading(ISO_2022_JP)]
 }
 
 /// The bytes from the first one that is not ASCII to the last such one of its line.
@@ -314,6 +332,21 @@ mod tests {
             let written = replaced(label, &source("1"), "= 1;", "= 22;").unwrap();
             assert_eq!(written, in_encoding(label, &source("22")), "{label}");
         }
+    }
+
+    #[test]
+    fn files_1_iso_2022_jp_takes_ascii_where_it_has_ascii() {
+        let source = "x = 1 # 変数\n";
+        let written = replaced("iso-2022-jp", source, "= 1", "= 22");
+        assert_eq!(written, Ok(in_encoding("iso-2022-jp", "x = 22 # 変数\n")));
+        let amid = replaced("iso-2022-jp", source, "JQ", "ab");
+        assert_eq!(amid, Err(GuessError::AmidCharacter));
+        let other = replaced("iso-2022-jp", source, "= 1", "= 1 変");
+        assert_eq!(other, Err(GuessError::Character('変')));
+        let bytes = in_encoding("iso-2022-jp", source);
+        let guess = Encoding::recognise(&bytes, true).unwrap();
+        let told: Vec<_> = readings(&bytes, guess).into_iter().map(|it| it.sample).collect();
+        assert_eq!(told, ["$BJQ?t(B", "変数"]);
     }
 
     #[test]

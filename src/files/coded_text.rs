@@ -48,24 +48,38 @@ impl<'a> CodedText<'a> {
         }
         let (text, is_damaged) = encoding.decode(bytes);
         let text = Cow::Owned(text.into_owned().into_bytes());
-        let coded = Self { bytes, text, encoding, declaration };
+        let mut coded = Self { bytes, text, encoding, declaration };
         // If the text does not convert back to the same bytes, writing it would damage parts
         // of the file that the change does not touch.
-        let is_kept = || {
-            let again = coded.encode(Cow::Borrowed(&coded.text));
-            again.is_ok_and(|again| again == bytes)
-        };
+        let mut is_kept = encoding.is_guess() || coded.is_kept();
+        if !is_kept && let Some(wider) = encoding.wider() {
+            coded.encoding = wider;
+            is_kept = coded.is_kept();
+        }
         match encoding.is_guess() {
             true if is_damaged => Err(format!(
                 "the encoding of the file is not known: {} was guessed, but some of its bytes are \
                  no text in that. Change it with a program, by Bash",
                 coded.name()
             )),
-            false if !is_kept() => {
-                Err(format!("the file is in {}, but not all of it", encoding.name()))
-            }
+            false if !is_kept => match declaration {
+                // Of a guess the bytes are kept, and ASCII can be put in.
+                Some(Declaration::Other(_)) => Self::decode(bytes, None),
+                Some(Declaration::Call(_)) => Err(format!(
+                    "the file can be read in {}, but some of its characters would be written with \
+                     other bytes. Leave `encoding` out to put in nothing but ASCII, or change it \
+                     with a program, by Bash",
+                    encoding.name()
+                )),
+                None => Err(format!("the file is in {}, but not all of it", encoding.name())),
+            },
             _ => Ok(coded),
         }
+    }
+
+    /// Whether the text becomes the same bytes again.
+    fn is_kept(&self) -> bool {
+        self.encode(Cow::Borrowed(&self.text)).is_ok_and(|again| again == self.bytes)
     }
 
     /// The bytes of a new file with this text.
@@ -103,7 +117,19 @@ impl<'a> CodedText<'a> {
                 mark => [mark, &new].concat(),
             });
         }
-        let encoded = encoding.encode(&String::from_utf8_lossy(&new));
+        let new = String::from_utf8_lossy(&new);
+        if let Some(declared) = self.declaration.map(Declaration::encoding)
+            && declared.name() == encoding.name()
+            && let Some(odd) = declared.one_of_windows(&new, &String::from_utf8_lossy(&self.text))
+        {
+            return Err(format!(
+                "{odd:?} is in {}, and not in the ISO encoding that is named for the file. If the \
+                 file may have it, give `\"encoding\": {:?}`",
+                encoding.name(),
+                self.name()
+            ));
+        }
+        let encoded = encoding.encode(&new);
         encoded.map_err(|Unmappable(odd)| self.without_character(odd))
     }
 
@@ -288,6 +314,51 @@ mod tests {
         let written = coded.encode(Cow::Borrowed(wanted.as_bytes())).unwrap();
         let (text, is_damaged) = encoding_rs::GBK.decode_without_bom_handling(&written);
         assert_eq!((text.as_ref(), is_damaged), ("int x; // 修改 /* 变量 */\n", false));
+    }
+
+    #[test]
+    fn files_1_latin_1_has_no_characters_of_windows() {
+        let named = |name: &str| Some(Declaration::Other(DeclaredEncoding::parse(name).unwrap()));
+        let written = |bytes: &[u8], name, new: &'static str| {
+            CodedText::decode(bytes, named(name)).unwrap().encode(Cow::Borrowed(new.as_bytes()))
+        };
+        assert_eq!(written(b"\xe9", "latin1", "éü"), Ok(b"\xe9\xfc".to_vec()));
+        let refusal = written(b"\xe9", "latin1", "é€").unwrap_err();
+        assert!(refusal.contains("'€' is in windows-1252"), "{refusal}");
+        assert!(written(b"\xe9", "iso-8859-9", "é€").is_err());
+        assert_eq!(written(b"\xe9", "windows-1252", "é€"), Ok(b"\xe9\x80".to_vec()));
+        // Who has written such characters already means the encoding of Windows.
+        assert_eq!(written(b"\x80", "latin1", "€ €"), Ok(b"\x80 \x80".to_vec()));
+        // A byte order mark counts for more than a name.
+        let wide = b"\xff\xfe\xac\x20\xac\x20".to_vec();
+        assert_eq!(written(b"\xff\xfe\xac\x20", "latin1", "€€"), Ok(wide));
+        let ascii = Some(Declaration::Call(DeclaredEncoding::parse("ascii").unwrap()));
+        assert!(CodedText::decode(b"\xe9", ascii).is_err());
+    }
+
+    #[test]
+    fn files_1_gb18030_under_the_name_of_gbk_keeps_its_bytes() {
+        let (bytes, _, is_lossy) = encoding_rs::GB18030.encode("变 \u{3400}");
+        assert!(!is_lossy);
+        let gbk = Some(Declaration::Other(DeclaredEncoding::parse("gbk").unwrap()));
+        let coded = CodedText::decode(&bytes, gbk).unwrap();
+        let written = coded.encode(Cow::Borrowed("变 \u{3400}量".as_bytes())).unwrap();
+        assert_eq!(written, [&bytes[..], &encoding_rs::GBK.encode("量").0[..]].concat());
+    }
+
+    #[test]
+    fn files_1_what_would_not_be_written_back_as_it_is_takes_ascii() {
+        // A character that the decoder of Big5 knows, and its encoder does not.
+        let bytes = b"x \xc5\xdc\xbc\xc6 \x9d\xee";
+        let named = |by: fn(DeclaredEncoding) -> Declaration| {
+            CodedText::decode(bytes, Some(by(DeclaredEncoding::parse("big5").unwrap())))
+        };
+        let refusal = named(Declaration::Call).unwrap_err();
+        assert!(refusal.contains("would be written with other bytes"), "{refusal}");
+        let coded = named(Declaration::Other).unwrap();
+        let wanted = String::from_utf8_lossy(coded.text()).replace('x', "y");
+        let written = coded.encode(Cow::Borrowed(wanted.as_bytes())).unwrap();
+        assert_eq!(written, [&b"y"[..], &bytes[1..]].concat());
     }
 
     #[test]

@@ -60,6 +60,10 @@ impl Group {
     fn may_cover(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
         let mut below = self.anchor.bases(roots).filter_map(|base| path.strip_prefix(base).ok());
         below.any(|rest| {
+            // A name may be written in several ways, and only the pattern itself knows them.
+            if !rest.as_os_str().is_ascii() {
+                return true;
+            }
             let first = rest.components().next();
             first.is_some_and(|first| self.first_names.contains(first.as_os_str()))
                 || self
@@ -93,6 +97,14 @@ mod tests {
             let index = PathIndex::new(&patterns);
             prop_assert!(!covers || index.may_cover(reached, &roots));
         }
+    }
+
+    #[test]
+    fn files_4_a_name_in_another_normal_form_is_not_missed() {
+        let roots = PatternRoots { home: "/home".into(), roots: vec!["/ws".into()] };
+        let index = PathIndex::new(&[PathPattern::parse("/caf\u{e9}/**").unwrap()]);
+        let path = Path::new("/ws/cafe\u{301}/x");
+        assert!(index.may_cover(ReachedPath::for_test(path, path), &roots));
     }
 
     #[test]

@@ -2,11 +2,15 @@
 
 mod spelling;
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::path_lists::PathList;
+use crate::look_alike;
 
 /// What means something else than itself in a pattern. A space does at the end.
 const SPECIAL: [char; 9] = ['*', '?', '[', ']', '{', '}', '\\', '!', ' '];
@@ -107,7 +111,12 @@ impl PathPattern {
             return Err(PatternError::Empty);
         }
         spelling::check(written)?;
-        let matcher = matcher([line(&anchor, written).as_str()]);
+        let as_written = line(&anchor, written);
+        let normal = look_alike::normal_form(as_written.as_bytes());
+        let normal = String::from_utf8_lossy(&normal);
+        let lines = [as_written.as_str(), &*normal];
+        let is_normal = lines[0] == lines[1];
+        let matcher = matcher(lines.into_iter().skip(usize::from(is_normal)));
         let matcher = matcher.map_err(|error| PatternError::Syntax(error.to_string()))?;
         Ok(Self { anchor, matcher, written: written.to_owned(), is_exact: false })
     }
@@ -146,16 +155,28 @@ impl PathPattern {
         Self::parse(&pattern).is_ok().then_some(pattern)
     }
 
-    /// Whether the pattern covers the path, or a directory above it.
+    /// Whether the pattern covers the path, or a directory above it. Names that are one in Unicode's
+    /// normal form count as the same: file tools take the one for the other.
     pub(super) fn covers(&self, path: &Path, is_directory: bool, roots: &PatternRoots) -> bool {
         let mut below = self.anchor.bases(roots).filter_map(|base| path.strip_prefix(base).ok());
         below.any(|rest| {
-            if self.is_exact {
-                self.matcher.matched(rest, is_directory).is_ignore()
-            } else {
-                covers(&self.matcher, rest, is_directory)
+            if self.matches(rest, is_directory) {
+                return true;
             }
+            if rest.as_os_str().is_ascii() {
+                return false;
+            }
+            let normal = look_alike::normal_form(rest.as_os_str().as_bytes());
+            self.matches(Path::new(OsStr::from_bytes(&normal)), is_directory)
         })
+    }
+
+    fn matches(&self, below: &Path, is_directory: bool) -> bool {
+        if self.is_exact {
+            self.matcher.matched(below, is_directory).is_ignore()
+        } else {
+            covers(&self.matcher, below, is_directory)
+        }
     }
 
     /// Makes a `/` in front mean this directory instead of the workspace.
@@ -186,13 +207,20 @@ impl PathPattern {
         Some(self.anchor.bases(roots).map(|base| base.join(rest)).collect())
     }
 
-    /// The paths that the pattern names, if it has no wildcard.
+    /// The paths that the pattern names, if it has no wildcard, in each of Unicode's normal forms.
     pub(super) fn literal_paths(&self, roots: &PatternRoots) -> Vec<PathBuf> {
         if self.written.contains(WILDCARDS) {
             return Vec::new();
         }
         let rest = self.written.trim_matches('/');
-        self.anchor.bases(roots).map(|base| base.join(rest)).collect()
+        let mut spellings = vec![rest.to_owned()];
+        for spelling in [rest.nfc().collect::<String>(), rest.nfd().collect()] {
+            if !spellings.contains(&spelling) {
+                spellings.push(spelling);
+            }
+        }
+        let bases = self.anchor.bases(roots);
+        bases.flat_map(|base| spellings.iter().map(move |rest| base.join(rest))).collect()
     }
 }
 
@@ -261,6 +289,21 @@ mod tests {
 
     fn roots() -> PatternRoots {
         PatternRoots { home: "/home/u".into(), roots: vec!["/ws".into(), "/data".into()] }
+    }
+
+    #[test]
+    fn files_4_a_pattern_covers_a_name_in_each_normal_form() {
+        let composed = "/ws/caf\u{e9}/\u{d55c}.txt";
+        let decomposed = "/ws/cafe\u{301}/\u{1112}\u{1161}\u{11ab}.txt";
+        for pattern in [
+            "caf\u{e9}/\u{d55c}.txt",
+            "cafe\u{301}/\u{1112}\u{1161}\u{11ab}.txt",
+            "/caf\u{e9}/**",
+            "cafe\u{301}/*",
+            "\u{d55c}.txt",
+        ] {
+            check(pattern, &[composed, decomposed], &["/ws/cafe/x.txt"]);
+        }
     }
 
     #[track_caller]
@@ -334,6 +377,8 @@ mod tests {
         assert_eq!(paths(".env"), [PathBuf::from("/ws/.env"), "/data/.env".into()]);
         assert_eq!(paths("//etc/x"), [PathBuf::from("/etc/x")]);
         assert_eq!(paths("/a/b"), [PathBuf::from("/ws/a/b")]);
+        let both = [PathBuf::from("/ws/caf\u{e9}"), "/ws/cafe\u{301}".into()];
+        assert_eq!(paths("/caf\u{e9}"), both);
         assert!(paths("*.env").is_empty());
     }
 }
