@@ -79,7 +79,8 @@ async fn files_19a_brackets_in_names_are_found() {
 #[tokio::test]
 async fn files_20_and_21_what_was_passed_over_is_counted_and_found_by_its_path() {
     let upstream = Upstream::start();
-    let files: [(&str, &[u8]); 5] = [
+    let files: [(&str, &[u8]); 6] = [
+        ("a, b.txt", b"straw\n"),
         (".git/HEAD", b""),
         (".gitignore", b"scripts/*\nnode_modules/\n"),
         ("scripts/build.sh", b"needle\n"),
@@ -101,6 +102,8 @@ async fn files_20_and_21_what_was_passed_over_is_counted_and_found_by_its_path()
         glob("cat/foo/x.md"),
         grep("hay", &json!({ "path": "cat/foo" })),
         grep("hay", &json!({ "path": "cat" })),
+        grep("needle", &json!({ "glob": "scripts/build.sh" })),
+        grep("straw", &json!({ "glob": "a, b.txt" })),
     ];
     let told = answers(&upstream, &server, "one", &round).await;
 
@@ -114,6 +117,8 @@ async fn files_20_and_21_what_was_passed_over_is_counted_and_found_by_its_path()
         (&told[5], "node_modules/a/index.js"),
         (&told[6], "cat/foo/x.md"),
         (&told[7], "cat/foo/x.md"),
+        (&told[9], "scripts/build.sh"),
+        (&told[10], "a, b.txt"),
     ] {
         assert!(answer.lines().next().expect("a path").ends_with(path), "{answer}");
     }

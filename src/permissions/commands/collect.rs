@@ -137,6 +137,7 @@ fn is_plain(node: Node<'_>) -> bool {
 struct Context {
     is_substituted: bool,
     is_repeated: bool,
+    is_fed: bool,
     after_success_of: Option<usize>,
 }
 
@@ -437,7 +438,11 @@ impl Collector<'_> {
     ) -> Result<(), Doubt> {
         let all = self.checked_children(node)?;
         let last = all.iter().rposition(|child| child.is_named() && child.kind() != "comment");
+        let mut is_behind_pipe = false;
         for (index, child) in all.iter().enumerate() {
+            let is_fed = context.is_fed || is_behind_pipe;
+            let context = Context { is_fed, ..context };
+            is_behind_pipe |= matches!(child.kind(), "|" | "|&");
             match child.kind() {
                 "comment" => self.comment(*child)?,
                 _ if !child.is_named() => self.token(*child)?,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::directories::{Directories, Place, directories};
 use super::evaluating::exceeds;
-use super::part::{Assignment, Part, Redirect, RedirectKind, joined};
+use super::part::{Assignment, Part, Redirect, RedirectKind, RedirectTarget, joined};
 use super::pattern::BashPattern;
 use super::reach;
 use super::risks::signs;
@@ -63,11 +63,23 @@ impl ParsedCommand {
         if self.is_allowed_by_rules(patterns) {
             return true;
         }
+        let with_star = patterns.iter().filter(|pattern| pattern.has_star());
+        let open: Vec<&BashPattern> = with_star.copied().collect();
         let mut is_by_rule = false;
+        let mut is_by_proof = false;
         for part in &self.parts {
             if part.is_allowed_by(patterns) {
+                // A rule without a star is for one command alone, and programs such as `ssh` and
+                // `psql` run what they read.
+                let is_fed = part.is_fed || part.reads_substitution();
+                let is_exact = || !part.is_proven_to_read() && !part.is_allowed_by(&open);
+                if is_fed && is_by_proof && is_exact() {
+                    return false;
+                }
                 is_by_rule |= !part.words.is_empty();
-            } else if !part.is_proven_to_read() {
+            } else if part.is_proven_to_read() {
+                is_by_proof = true;
+            } else {
                 return false;
             }
         }
@@ -205,6 +217,16 @@ impl Part {
             || self.words.iter().any(|word| word.literal().is_none());
         let is_known = !pattern.has_star() || self.has_usual_words();
         !has_more && is_known && pattern.matches(&self.text()) && !self.runs_its_input()
+    }
+
+    /// Whether its input is what another command prints, by `< <(…)`.
+    fn reads_substitution(&self) -> bool {
+        let is_unknown = |target: &RedirectTarget| match target {
+            RedirectTarget::File(word) => word.literal().is_none(),
+            _ => false,
+        };
+        let mut inputs = self.redirects.iter().filter(|it| it.kind == RedirectKind::Read);
+        inputs.any(|redirect| is_unknown(&redirect.target))
     }
 
     /// Whether a pipe to it could make it do anything.

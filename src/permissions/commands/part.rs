@@ -14,6 +14,8 @@ pub(crate) struct Part {
     pub(crate) is_substituted: bool,
     /// Stands in a loop or a function, so it may run at another time than its place says.
     pub(super) is_repeated: bool,
+    /// Reads what a part in front of it prints, through a pipe.
+    pub(super) is_fed: bool,
     /// Evaluates text as arithmetic or as the name of a variable, which can run commands.
     pub(super) is_evaluation: bool,
     /// Runs only if the part at this index ended with success, and directly after it.

@@ -814,6 +814,21 @@ async fn s6_a_program_that_the_workspace_brings_is_not_taken_for_one_that_reads(
 
 /// PATH may name a directory below that in which the command runs, such as `node_modules/.bin`.
 #[tokio::test]
+async fn files_29d_a_rule_for_one_command_is_not_for_what_is_printed_into_it() {
+    let allows = Ground::new().allow(&["Bash(ssh host)", "Bash(npm *)"]);
+    let harmless = ["ssh host | head -n 3", "ssh host; echo done", "cat src/b | npm run x"];
+    allows.check(&harmless, "allowed").await;
+    let feeding = [
+        "echo 'rm -rf x' | ssh host",
+        "cat src/b | ssh host | head -n 3",
+        "{ echo a; echo b; } | ssh host",
+        "echo a | { ssh host; }",
+        "ssh host < <(echo a)",
+    ];
+    allows.check(&feeding, "asks: ").await;
+}
+
+#[tokio::test]
 async fn files_29d_a_relative_directory_in_path_is_below_that_of_the_command() {
     let ground = Ground::new().allow(&["Bash(own-tool *)"]);
     let lines = ["cd src && own-tool a", "cd src; own-tool a | head -n 1"];

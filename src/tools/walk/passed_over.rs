@@ -127,6 +127,11 @@ impl PassedOver {
         kinds.iter().map(|(kind, sample)| sample.line(*kind, shown, advice(*kind))).collect()
     }
 
+    /// The line of one kind, if there is anything of it.
+    pub(crate) fn line(&self, kind: PassedKind, shown: Shown<'_>, advice: &str) -> Option<String> {
+        self.kinds().get(&kind).map(|sample| sample.line(kind, shown, advice))
+    }
+
     /// The numbers, for programs.
     pub(crate) fn counts(&self) -> Value {
         let kinds = self.kinds();

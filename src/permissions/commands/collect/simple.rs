@@ -85,8 +85,8 @@ impl Collector<'_> {
     }
 
     pub(super) fn push(&mut self, part: Part, context: Context) -> Result<(), Doubt> {
-        let Context { is_substituted, is_repeated, after_success_of } = context;
-        self.parts.push(Part { is_substituted, is_repeated, after_success_of, ..part });
+        let Context { is_substituted, is_repeated, is_fed, after_success_of } = context;
+        self.parts.push(Part { is_substituted, is_repeated, is_fed, after_success_of, ..part });
         if self.parts.len() > MAX_PARTS { Err(Doubt::ManyParts) } else { Ok(()) }
     }
 

@@ -24,12 +24,14 @@ pub(super) struct Found {
     /// Whether the call names a file. Its lines are known in their order, so that every offset
     /// can be reached.
     pub(super) is_of_one_file: bool,
+    /// Whether lines are shown that were decoded in a guessed encoding.
+    pub(super) shows_guess: bool,
 }
 
 impl Found {
     pub(super) fn nothing(query: &Query) -> Self {
         let page = TopEntries::new(query.lines_wanted());
-        Self { page, files: 0, matches: 0, skipped: 0, is_of_one_file: false }
+        Self { page, files: 0, matches: 0, skipped: 0, is_of_one_file: false, shows_guess: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -11,7 +11,7 @@ use super::pattern::LineEnds;
 use super::{GrepInput, OutputMode, pattern};
 use crate::text;
 use crate::tools::tool::ToolError;
-use crate::tools::walk::{self, Filter, FilterGlobs, with_literal_brackets};
+use crate::tools::walk::{self, Filter, FilterGlobs, READ_LITERALLY, with_literal_brackets};
 
 /// Lines, paths or counts of an answer if the model sets no limit.
 const DEFAULT_LIMIT: usize = 250;
@@ -25,6 +25,10 @@ const MAX_SUGGESTIONS: usize = 3;
 
 /// Below this similarity it is another word, not a typing error.
 const MIN_SIMILARITY: f64 = 0.7;
+
+/// Says that a list of globs was read as one name too.
+const READ_AS_ONE: &str = "(brackets, braces, blanks and commas of glob are read as plain \
+    characters: it matches nothing otherwise)";
 
 #[derive(Debug)]
 pub(super) struct Query {
@@ -85,6 +89,20 @@ impl Query {
     pub(super) fn fault_of_globs(&self) -> Option<ToolError> {
         let fault = self.globs.as_ref()?.as_written.as_ref().err()?;
         Some(ToolError::InvalidInput(fault.clone()))
+    }
+
+    /// What an answer says of globs in their second reading.
+    pub(super) fn second_reading(&self) -> &'static str {
+        if self.globs.as_ref().is_some_and(|globs| globs.is_list) {
+            READ_AS_ONE
+        } else {
+            READ_LITERALLY
+        }
+    }
+
+    /// Whether one of the globs is the path of a file, which is searched even if it is ignored.
+    pub(super) fn names_paths(&self) -> bool {
+        self.globs.as_ref().is_some_and(|globs| globs.names_paths)
     }
 
     /// Whether the globs have groups that only other tools know.
@@ -160,8 +178,11 @@ pub(super) enum GlobReading {
 struct Globs {
     /// Why one of them is none, if so. Then the other reading is the only one.
     as_written: Result<FilterGlobs, String>,
-    /// Matches names with brackets and braces as well.
+    /// Matches names with brackets and braces as well, and of a list with blanks and commas.
     with_literals: Option<FilterGlobs>,
+    is_list: bool,
+    /// Whether one of them is the path of a file.
+    names_paths: bool,
     has_extended_group: bool,
 }
 
@@ -176,16 +197,22 @@ impl Globs {
         let globs: Vec<String> = split(&text).into_iter().map(str::to_owned).collect();
         let read = |globs: &[String]| filter_globs(&root, globs, are_normal);
         let as_written = read(&globs);
-        let with_literals = globs.iter().any(|glob| with_literal_brackets(glob).is_some());
-        let with_literals = with_literals.then(|| {
-            let globs: Vec<String> = globs.iter().map(|glob| second_reading(glob)).collect();
+        let names_paths = globs.iter().any(|glob| is_path(glob));
+        let is_list = globs.len() > 1;
+        let has_brackets = globs.iter().any(|glob| with_literal_brackets(glob).is_some());
+        let with_literals = (is_list || has_brackets).then(|| {
+            let mut globs: Vec<String> = globs.iter().map(|glob| second_reading(glob)).collect();
+            if is_list {
+                // A name may hold blanks and commas.
+                globs.push(second_reading(text.trim()));
+            }
             read(&globs).ok()
         });
         match (as_written, with_literals.flatten()) {
             (Err(fault), None) => Err(ToolError::InvalidInput(fault)),
             (as_written, with_literals) => {
                 let has_extended_group = globs.iter().any(|glob| walk::has_extended_group(glob));
-                Ok(Self { as_written, with_literals, has_extended_group })
+                Ok(Self { as_written, with_literals, is_list, names_paths, has_extended_group })
             }
         }
     }
@@ -196,6 +223,11 @@ impl Globs {
             GlobReading::WithLiterals => self.with_literals.as_ref(),
         }
     }
+}
+
+/// Whether a glob has no wildcard, and names more than a file at any depth.
+fn is_path(glob: &str) -> bool {
+    glob.contains('/') && !glob.starts_with('!') && !glob.contains(['*', '?', '[', '{', '\\'])
 }
 
 fn filter_globs(root: &Path, globs: &[String], are_normal: bool) -> Result<FilterGlobs, String> {

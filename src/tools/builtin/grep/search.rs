@@ -21,11 +21,17 @@ use crate::sync;
 use crate::text;
 use crate::tools::session_context::SessionContext;
 use crate::tools::tool::{CallContext, ToolError, ToolOutput};
-use crate::tools::walk::{
-    AMONG_IGNORED, Bounds, Filter, Job, PassedKind, PassedOver, READ_LITERALLY, Walk,
-};
+use crate::tools::walk::{AMONG_IGNORED, Bounds, Filter, Job, PassedKind, PassedOver, Walk};
 
 mod worker;
+
+/// Said of files in an encoding that is a guess.
+const ADVICE_ON_GUESSES: &str = "what is not ASCII may be missed there, or be shown wrongly; the \
+    encoding of Edit, or tools.files.encoding, makes it certain";
+
+/// Says why an ignored file was searched.
+const NAMED_IGNORED: &str =
+    "(ignore files leave out what glob names; it was searched all the same)";
 
 /// Bytes in which the first line of a file that is searched in pieces has to end.
 const BEGINNING: usize = 64 << 10;
@@ -44,6 +50,8 @@ struct ShownPaths {
 pub(super) struct Searching {
     query: Query,
     encodings: NamedEncodings,
+    /// Whether the pattern has characters that a wrong encoding would hide.
+    names_foreign: bool,
     session: Arc<SessionContext>,
     paths: ShownPaths,
     what: What,
@@ -158,7 +166,9 @@ impl Searching {
         let (files, agent) = (Arc::clone(&tool.files), Arc::clone(&context.agent));
         let encodings = NamedEncodings { files, agent };
         let session = Arc::clone(&context.session);
-        let searching = Self { query, encodings, session, paths, what, bounds, started, found };
+        let names_foreign = !input.pattern.is_ascii();
+        let searching =
+            Self { query, encodings, names_foreign, session, paths, what, bounds, started, found };
         if let What::Tree(tree) = &searching.what {
             let walk = searching.open_walk(tree, Pass::AsAsked).map_err(|error| {
                 ToolError::Failed(format!("{}: {error}", searching.paths.path.display()))
@@ -199,7 +209,12 @@ impl Searching {
                 }
                 Pass::AmongIgnored => {
                     let is_in_ignored = tree.walk(Pass::AsAsked)?.is_in_ignored;
-                    is_in_ignored && self.found().is_empty()
+                    let is_named = || {
+                        self.query.names_paths()
+                            && !tree.has_visited(Pass::AsAsked)
+                            && !tree.has_visited(Pass::WithLiterals)
+                    };
+                    (is_in_ignored || is_named()) && self.found().is_empty()
                 }
             };
             let is_needed = is_needed && !self.bounds.has_ended();
@@ -221,6 +236,16 @@ impl Searching {
         worker.search(&SearchedFile { file, length, bounds, relative, real_path, keeps_returns });
     }
 
+    /// Names the files that were searched in an encoding that is a guess, if there are any.
+    fn note_on_guesses(&self) -> Option<String> {
+        let shown = |path: &Path| self.paths.shown(path);
+        let passed_over = match &self.what {
+            What::File(named) => &named.passed_over,
+            What::Tree(tree) => &tree.last_walk()?.passed_over,
+        };
+        passed_over.line(PassedKind::Guessed, &shown, ADVICE_ON_GUESSES)
+    }
+
     /// What an answer without matches says of what was not looked at.
     fn notes_on_absence(&self) -> Vec<String> {
         let shown = |path: &Path| {
@@ -229,10 +254,7 @@ impl Searching {
             format!("{}{slash}", self.paths.shown(path))
         };
         let advice = |kind| match kind {
-            PassedKind::Guessed => {
-                "what is not ASCII may be missed there; the encoding of Edit, or \
-                 tools.files.encoding, makes it certain"
-            }
+            PassedKind::Guessed => ADVICE_ON_GUESSES,
             PassedKind::LinkOutside => "nothing there is searched",
             _ => "to search one, set path to it",
         };
@@ -262,8 +284,10 @@ impl Searching {
         let is_literal = tree.has_visited(Pass::WithLiterals)
             || (self.query.fault_of_globs().is_some() && tree.has_visited(Pass::AsAsked));
         let is_among_ignored = tree.has_visited(Pass::AmongIgnored);
-        let literally = is_literal.then(|| READ_LITERALLY.to_owned());
-        literally.into_iter().chain(is_among_ignored.then(|| AMONG_IGNORED.to_owned())).collect()
+        let literally = is_literal.then(|| self.query.second_reading().to_owned());
+        let is_in_ignored = tree.walk(Pass::AsAsked).is_some_and(|walk| walk.is_in_ignored);
+        let why = if is_in_ignored { AMONG_IGNORED } else { NAMED_IGNORED };
+        literally.into_iter().chain(is_among_ignored.then(|| why.to_owned())).collect()
     }
 }
 
@@ -318,6 +342,7 @@ impl Job for Searching {
     fn answer(&self) -> Result<ToolOutput, ToolError> {
         let found = std::mem::replace(&mut *self.found(), Found::nothing(&self.query));
         let is_empty = found.is_empty();
+        let is_doubtful = found.shows_guess || self.names_foreign;
         if let (Some(fault), What::Tree(tree)) = (self.query.fault_of_globs(), &self.what)
             && !tree.has_visited(Pass::AsAsked)
         {
@@ -328,6 +353,8 @@ impl Job for Searching {
         let mut notes = self.notes_on_reading();
         if is_empty {
             notes.extend(self.notes_on_absence());
+        } else if is_doubtful {
+            notes.extend(self.note_on_guesses());
         }
         Ok(ToolOutput { text: output.text.closed_by(notes), ..output })
     }

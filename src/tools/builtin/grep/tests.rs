@@ -685,7 +685,7 @@ async fn files_23_text_is_found_in_the_encodings_that_read_decodes() {
     // What a guess does not show may be there all the same.
     assert_snapshot!(search(json!({ "pattern": "ñandú" })).await, @r"
     No matches found
-    (read in a guessed encoding: 3 files: gbk.c, latin.txt, wide.txt; what is not ASCII may be missed there; the encoding of Edit, or tools.files.encoding, makes it certain)
+    (read in a guessed encoding: 3 files: gbk.c, latin.txt, wide.txt; what is not ASCII may be missed there, or be shown wrongly; the encoding of Edit, or tools.files.encoding, makes it certain)
     ");
 }
 

@@ -31,6 +31,10 @@ enum FileFindings {
 }
 
 impl FileFindings {
+    fn shows_lines(&self) -> bool {
+        matches!(self, Self::Lines { lines, .. } if !lines.text.is_empty())
+    }
+
     fn is_binary(&self) -> bool {
         match self {
             Self::Lines { is_binary, .. } => *is_binary,
@@ -152,6 +156,9 @@ impl<'a> Worker<'a> {
         match outcome {
             Ok((findings, nature)) => {
                 self.note_nature(searched, nature);
+                if matches!(nature, Nature::Guessed) && findings.shows_lines() {
+                    self.call.found().shows_guess = true;
+                }
                 self.add_findings(searched, findings);
             }
             Err(error) => self.note(&error, searched.real_path),
