@@ -4,6 +4,7 @@ use super::word::Word;
 
 /// One simple command, or the redirects or the arithmetic of a compound one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "where it stands, each by itself")]
 pub(crate) struct Part {
     /// The part as written, with assignments and redirects.
     pub(crate) source: String,

@@ -31,7 +31,7 @@ pub(super) fn answer(
     bounds: &Bounds,
     duration: Duration,
 ) -> ToolOutput {
-    let Found { page, files, matches, skipped, is_of_one_file } = found;
+    let Found { page, files, matches, skipped, is_of_one_file, .. } = found;
     let known = page.lines() + skipped;
     let overflowed = page.overflowed();
     let limit = query.limit.unwrap_or(usize::MAX);
