@@ -207,6 +207,16 @@ fn advice_on_encodings() -> Vec<Advice> {
             then: vec![edit("a.c", "x", "y")],
         },
         Advice {
+            source: "and not in the ISO encoding that is named for the file",
+            told: "give `\"encoding\": \"windows-1252\"`",
+            files: vec![
+                (".editorconfig", b"[*.c]\ncharset = latin1\n".to_vec()),
+                ("a.c", b"int x; // caf\xe9\n".to_vec()),
+            ],
+            before: vec![read("a.c"), edit("a.c", "int x;", "int x; /* € */")],
+            then: vec![with(edit("a.c", "int x;", "int x; /* € */"), &named("windows-1252"))],
+        },
+        Advice {
             source: "so leave `encoding` out; {named} is not it",
             told: "so leave `encoding` out",
             files: utf_8(),

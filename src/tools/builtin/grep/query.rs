@@ -124,6 +124,16 @@ impl Query {
         self.line_ends == LineEnds::WithReturns
     }
 
+    /// Whether matching lines are shown.
+    pub(super) fn shows_lines(&self) -> bool {
+        self.mode == OutputMode::Content
+    }
+
+    /// Whether matching lines are counted.
+    pub(super) fn counts(&self) -> bool {
+        self.mode == OutputMode::Count
+    }
+
     /// Whether each piece of a file can be searched on its own: matches do not span lines, and
     /// no line is shown, so that none needs its number or those around it.
     pub(super) fn works_in_pieces(&self) -> bool {

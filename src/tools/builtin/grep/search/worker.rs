@@ -9,7 +9,6 @@ use grep::printer::{StandardBuilder, SummaryBuilder, SummaryKind};
 use grep::regex::RegexMatcher;
 use grep::searcher::{Searcher, Sink, SinkFinish, SinkMatch};
 
-use super::super::OutputMode;
 use super::super::file_bytes::{PlainLineEnds, Utf8Bytes};
 use super::super::first_lines::FirstLines;
 use super::super::foreign_text::{DecodingReader, ForeignText, SearchedFile, TextSource, WithNul};
@@ -89,10 +88,12 @@ impl<'a> Worker<'a> {
     pub(super) fn piece(&mut self, piece: Piece<'_>) -> FoundInPiece {
         let mut bytes = Utf8Bytes::of_lines(piece);
         match self.number(&mut bytes) {
-            Ok(Number { is_binary: false, matches }) => match self.call.query.mode {
-                OutputMode::FilesWithMatches if matches > 0 => FoundInPiece::Enough,
-                _ => FoundInPiece::Matches(matches),
-            },
+            Ok(Number { is_binary: false, matches })
+                if matches == 0 || self.call.query.counts() =>
+            {
+                FoundInPiece::Matches(matches)
+            }
+            Ok(Number { is_binary: false, .. }) => FoundInPiece::Enough,
             _ => FoundInPiece::Irregular,
         }
     }
@@ -140,7 +141,7 @@ impl<'a> Worker<'a> {
     /// Whether results of this file cannot be on the page any more. Only mode `content` sorts
     /// by path alone, which is known before the search.
     fn is_beyond(&self, relative: &Path) -> bool {
-        self.call.query.mode == OutputMode::Content
+        self.call.query.shows_lines()
             && self.call.found().page.is_closed_to(&(None, relative.to_owned()))
     }
 
@@ -254,12 +255,10 @@ impl<'a> Worker<'a> {
         reader: &mut impl Read,
         searched: &SearchedFile<'_>,
     ) -> io::Result<FileFindings> {
-        match self.call.query.mode {
-            OutputMode::Content => self.content(reader, searched),
-            OutputMode::Count | OutputMode::FilesWithMatches => {
-                self.number(reader).map(FileFindings::Number)
-            }
+        if self.call.query.shows_lines() {
+            return self.content(reader, searched);
         }
+        self.number(reader).map(FileFindings::Number)
     }
 
     fn content(
@@ -297,7 +296,7 @@ impl<'a> Worker<'a> {
     /// Counts the matches, or stops at the first where the call does not ask for their number.
     fn number(&mut self, reader: &mut impl Read) -> io::Result<Number> {
         let reader = PlainLineEnds::new(reader, self.call.query.line_ends);
-        if self.call.query.mode == OutputMode::Count {
+        if self.call.query.counts() {
             return self.count(reader);
         }
         let mut first = FirstMatch { number: Number { matches: 0, is_binary: false } };
@@ -323,7 +322,7 @@ impl<'a> Worker<'a> {
             return;
         }
         let shown = self.call.paths.shown(relative);
-        if self.call.query.mode == OutputMode::Count {
+        if self.call.query.counts() {
             let line = format!("{shown}:{matches}\n");
             return self.add((None, relative.to_owned()), line.into_bytes(), matches);
         }
