@@ -37,7 +37,6 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("Go on with what you know, and say what you assumed", "names no call"),
     ("If the command has to read it, {}", "ends in what is open here: `bash::masked_paths`"),
     ("go on with cursor", "needs an MCP server with many resources: `list_mcp_resources`"),
-    ("{name:?} is no encoding that is known", "is told to the operator"),
     ("To search file contents, use Grep", "describes a tool"),
     ("To change a part of a file, use Edit", "describes a tool"),
     ("go on where the answer says PARTIAL", "describes a tool"),
@@ -54,7 +53,6 @@ const NOT_FOLLOWED: &[(&str, &str)] = &[
     ("which needs an approval; call again with", "is up to a person: `agents::asking`"),
     ("in plan mode only Explore and Plan can be started", "is followed in `sessions::plan_mode`"),
     ("(PARTIAL: none of {total} lines", "comes of a limit under one line: `read::tests`"),
-    ("Use smaller repetitions", "is followed by a pattern of the model's own"),
     ("no right to read it", "states a fact"),
     ("that may hold secrets; give the path of such a file", "leads to a person's approval"),
 ];

@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(kind(page, b"%PDF-1.7\n"), Ok(Kind::Pdf));
         }
         assert_eq!(kind("text/plain", b"%PDF-2.0\n"), Ok(Kind::Pdf));
-        assert_eq!(kind("", b"\xef\xbb\xbf\n%PDF-2.0\n"), Ok(Kind::Pdf));
+        assert_eq!(kind("", b"\xef\xbb\xbf\n%PDF-2.0\n1 0 obj\n"), Ok(Kind::Pdf));
         assert_eq!(kind("text/plain", b"%PDF- is how one begins"), Ok(Kind::Text));
         assert_eq!(kind("application/pdf", b"<p>Please log in"), Ok(Kind::Html));
         let wide: Vec<u8> = "\u{feff}für".encode_utf16().flat_map(u16::to_le_bytes).collect();
