@@ -51,6 +51,13 @@ impl Delimiter {
         Ok(inner.len() + 2)
     }
 
+    /// Whether it is the same without quotes. In a substitution bash writes the text anew without
+    /// them, and reads that.
+    pub(super) fn needs_no_quotes(&self) -> bool {
+        let is_letter = |c: char| !c.is_ascii() && c.is_alphanumeric();
+        self.text.chars().all(|c| is_plain(c) || is_letter(c))
+    }
+
     /// Whether a line ends the body. bash takes more lines for the end where it looks for a `)`.
     pub(super) fn ends(&self, line: &str) -> Result<bool, Doubt> {
         let line = if self.strips_tabs { line.trim_start_matches('\t') } else { line };

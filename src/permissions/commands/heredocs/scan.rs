@@ -73,6 +73,11 @@ impl Scan<'_> {
         self.line.as_bytes().get(self.at + offset).copied()
     }
 
+    /// Whether the scan is within an expansion.
+    fn is_substituted(&self) -> bool {
+        self.depth > 1
+    }
+
     fn enter(&mut self) -> Result<(), Doubt> {
         self.depth += 1;
         if self.depth > MAX_DEPTH { Err(Doubt::Deep) } else { Ok(()) }
@@ -316,6 +321,9 @@ impl Scan<'_> {
             self.at += 1;
         }
         let (delimiter, length) = Delimiter::read(&self.line[self.at..], strips_tabs)?;
+        if self.is_substituted() && !delimiter.needs_no_quotes() {
+            return Err(Doubt::Syntax);
+        }
         self.at += length;
         list.pending.push(Pending { operator: start..self.at, delimiter });
         Ok(())

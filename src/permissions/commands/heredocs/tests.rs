@@ -37,6 +37,10 @@ fn the_usual_forms_are_judged_by_what_they_are() {
     check("cat <<-EOF\n\tx\n\t\tEOF", &["cat"], &["x\n"]);
     check("a << 'END OF' && b\n$(c)\nEND OF\nd", &["a", "b", "d"], &["$(c)\n"]);
     check("a <<\\E\n`b`\nE", &["a"], &["`b`\n"]);
+    for odd in ["E )", "END OF", "E;b", "E<"] {
+        let line = format!("a \"$(cat <<'{odd}'\nx\n{odd}\n)\"");
+        assert!(parse(&line).is_err(), "{line}");
+    }
     check("a <<E\"O\"F\n$x\nEOF", &["a"], &["$x\n"]);
     check("a <<A <<'B'\n1\nA\n2\nB\nb", &["a", "b"], &["1\n", "2\n"]);
     check("a <<A | b <<B\n1\nA\n2\nB", &["a", "b"], &["1\n", "2\n"]);
