@@ -100,6 +100,9 @@ pub(super) fn collect(tree: &Tree, cut: &CutLine<'_>) -> Result<Collected, Doubt
     if met + collector.literals != cut.replacements.len() {
         return Err(Doubt::Syntax);
     }
+    if collector.parts.iter().any(is_retold) {
+        return Err(Doubt::Syntax);
+    }
     let exit_one = exit_one(root, &collector);
     Ok(Collected {
         exit_one,
@@ -110,6 +113,12 @@ pub(super) fn collect(tree: &Tree, cut: &CutLine<'_>) -> Result<Collected, Doubt
         beyond_reading: beyond_reading(root),
         is_ordered: outermost(root, &UNORDERED_KINDS).is_empty(),
     })
+}
+
+/// Whether bash may run another text than this one: it writes that of a substitution anew, and puts
+/// what follows a document of no program in the wrong place.
+fn is_retold(part: &Part) -> bool {
+    part.is_substituted && part.words.is_empty() && part.documents().next().is_some()
 }
 
 fn check_first_lines(node: Node<'_>, cut: &CutLine<'_>) -> Result<(), Doubt> {

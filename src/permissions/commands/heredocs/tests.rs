@@ -37,6 +37,11 @@ fn the_usual_forms_are_judged_by_what_they_are() {
     check("cat <<-EOF\n\tx\n\t\tEOF", &["cat"], &["x\n"]);
     check("a << 'END OF' && b\n$(c)\nEND OF\nd", &["a", "b", "d"], &["$(c)\n"]);
     check("a <<\\E\n`b`\nE", &["a"], &["`b`\n"]);
+    for unnamed in ["<<E\nE\nb; c 7\n", "{ b; } <<E\nE\nc\n", "x=1 <<E\nE\nc\n"] {
+        for line in [format!("a <({unnamed})"), format!("a $({unnamed})")] {
+            assert!(parse(&line).is_err(), "{line}");
+        }
+    }
     for odd in ["E )", "END OF", "E;b", "E<"] {
         let line = format!("a \"$(cat <<'{odd}'\nx\n{odd}\n)\"");
         assert!(parse(&line).is_err(), "{line}");
