@@ -2,8 +2,10 @@
 //! alike differ.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::ops::{ControlFlow, Range};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -101,6 +103,19 @@ pub(crate) fn normal_form(name: &[u8]) -> Cow<'_, [u8]> {
     match str::from_utf8(name) {
         Ok(text) => Cow::Owned(text.nfc().collect::<String>().into_bytes()),
         Err(_) => Cow::Borrowed(name),
+    }
+}
+
+/// A text in that normal form.
+pub(crate) fn normal_text(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.nfc().collect()) }
+}
+
+/// A path in that normal form.
+pub(crate) fn normal_path(path: &Path) -> Cow<'_, Path> {
+    match normal_form(path.as_os_str().as_bytes()) {
+        Cow::Borrowed(_) => Cow::Borrowed(path),
+        Cow::Owned(normal) => Cow::Owned(Path::new(OsStr::from_bytes(&normal)).to_owned()),
     }
 }
 

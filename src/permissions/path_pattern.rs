@@ -2,8 +2,6 @@
 
 mod spelling;
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
@@ -112,8 +110,7 @@ impl PathPattern {
         }
         spelling::check(written)?;
         let as_written = line(&anchor, written);
-        let normal = look_alike::normal_form(as_written.as_bytes());
-        let normal = String::from_utf8_lossy(&normal);
+        let normal = look_alike::normal_text(&as_written);
         let lines = [as_written.as_str(), &*normal];
         let is_normal = lines[0] == lines[1];
         let matcher = matcher(lines.into_iter().skip(usize::from(is_normal)));
@@ -166,8 +163,7 @@ impl PathPattern {
             if rest.as_os_str().is_ascii() {
                 return false;
             }
-            let normal = look_alike::normal_form(rest.as_os_str().as_bytes());
-            self.matches(Path::new(OsStr::from_bytes(&normal)), is_directory)
+            self.matches(&look_alike::normal_path(rest), is_directory)
         })
     }
 

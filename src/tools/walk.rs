@@ -20,7 +20,7 @@ use crate::text::{printable_path, shortened};
 
 pub(crate) use io_errors::reason;
 pub(crate) use passed_over::{PassedKind, PassedOver, below};
-pub(crate) use pattern::{PathGlob, check_pattern, in_normal_form, path_in_normal_form};
+pub(crate) use pattern::{PathGlob, check_pattern};
 pub(crate) use queue::Queue;
 pub(crate) use readings::{READ_LITERALLY, has_extended_group, with_literal_brackets};
 pub(crate) use tree::{Entry, Filter, FilterGlobs, LeftOut, Walk};

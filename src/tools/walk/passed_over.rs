@@ -26,7 +26,9 @@ const MAX_PATH_SHOWN: usize = 120;
 #[derive(Debug, Default)]
 pub(crate) struct PassedOver {
     kinds: Mutex<BTreeMap<PassedKind, Sample>>,
-    links: Mutex<Links>,
+    /// The first links by their paths below the searched directory, each with whether the search
+    /// wants it if it leads to a file.
+    links: Mutex<BTreeMap<PathBuf, bool>>,
     has_visited: AtomicBool,
 }
 
@@ -54,14 +56,6 @@ struct Sample {
     total: usize,
 }
 
-/// The links that a walk has met.
-#[derive(Debug, Default)]
-struct Links {
-    /// The first ones by their paths below the searched directory, each with whether the search
-    /// wants it if it leads to a file.
-    met: BTreeMap<PathBuf, bool>,
-}
-
 /// Names a path below the searched directory as the answer does.
 pub(crate) type Shown<'a> = &'a dyn Fn(&Path) -> String;
 
@@ -73,9 +67,9 @@ impl PassedOver {
 
     pub(crate) fn note_link(&self, relative: &Path, is_wanted_as_file: bool) {
         let mut links = sync::lock(&self.links);
-        links.met.insert(relative.to_owned(), is_wanted_as_file);
-        if links.met.len() > MAX_LINKS {
-            links.met.pop_last();
+        links.insert(relative.to_owned(), is_wanted_as_file);
+        if links.len() > MAX_LINKS {
+            links.pop_last();
         }
     }
 
@@ -96,7 +90,7 @@ impl PassedOver {
     /// lead out of the workspace nothing is told but that they do.
     pub(crate) fn follow_links(&self, top: &Path, workspace: &Workspace, hidden: &HiddenFiles) {
         let links = std::mem::take(&mut *sync::lock(&self.links));
-        for (relative, is_wanted_as_file) in links.met {
+        for (relative, is_wanted_as_file) in links {
             let target = match workspace.resolve(&top.join(&relative)) {
                 Ok(target) => target,
                 Err(ResolveError::Outside { .. }) => {

@@ -1,13 +1,10 @@
 //! Checks the size of globs before they are parsed, and matches names in either normal form.
 
-use std::borrow::Cow;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::look_alike::normal_form;
+use crate::look_alike::{normal_path, normal_text};
 use crate::tools::tool::ToolError;
 
 /// Longer patterns are mistakes. Deeper ones overflow the stack of the parser.
@@ -40,7 +37,7 @@ pub(crate) struct PathGlob {
 
 impl PathGlob {
     pub(crate) fn compile(pattern: &str) -> Result<Self, String> {
-        let normal = in_normal_form(pattern);
+        let normal = normal_text(pattern);
         let glob = GlobBuilder::new(&normal).literal_separator(true).build();
         let glob = glob.map_err(|error| error.to_string())?;
         Ok(Self { matcher: glob.compile_matcher(), is_ascii: pattern.is_ascii() })
@@ -50,23 +47,7 @@ impl PathGlob {
         if self.is_ascii {
             return self.matcher.is_match(path);
         }
-        self.matcher.is_match(path_in_normal_form(path))
-    }
-}
-
-/// The pattern in the normal form in which paths are compared.
-pub(crate) fn in_normal_form(pattern: &str) -> Cow<'_, str> {
-    match normal_form(pattern.as_bytes()) {
-        Cow::Borrowed(_) => Cow::Borrowed(pattern),
-        Cow::Owned(normal) => Cow::Owned(String::from_utf8_lossy(&normal).into_owned()),
-    }
-}
-
-/// The path in the normal form in which it is compared with a glob.
-pub(crate) fn path_in_normal_form(path: &Path) -> Cow<'_, Path> {
-    match normal_form(path.as_os_str().as_bytes()) {
-        Cow::Borrowed(_) => Cow::Borrowed(path),
-        Cow::Owned(normal) => Cow::Owned(Path::new(OsStr::from_bytes(&normal)).to_owned()),
+        self.matcher.is_match(normal_path(path))
     }
 }
 

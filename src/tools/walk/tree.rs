@@ -20,10 +20,9 @@ use super::above::above;
 use super::ignore_files::{Reader, rules_of_a_walk};
 use super::node::{Kept, Node, OpenDirectories};
 use super::passed_over::PassedOver;
-use super::pattern::path_in_normal_form;
 use super::queue::Queue;
 use super::rules::Rules;
-use crate::look_alike::normal_form;
+use crate::look_alike::{normal_form, normal_path};
 use crate::permissions::{HiddenFiles, SearchScope};
 use crate::workspace::{Directory, Workspace};
 
@@ -193,7 +192,7 @@ impl Walk {
                 Some(top) => Cow::Owned(top.join(self.relative(path))),
                 None => Cow::Borrowed(path),
             };
-            let seen = if globs.are_normal { path_in_normal_form(&seen) } else { seen };
+            let seen = if globs.are_normal { normal_path(&seen) } else { seen };
             let found = globs.matcher.matched(seen, is_directory);
             if !found.is_none() {
                 return if found.is_ignore() { Verdict::Unwanted } else { Verdict::Wanted };

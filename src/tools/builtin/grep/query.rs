@@ -9,6 +9,7 @@ use ignore::types::{Types, TypesBuilder};
 
 use super::pattern::LineEnds;
 use super::{GrepInput, OutputMode, pattern};
+use crate::look_alike::{normal_path, normal_text};
 use crate::text;
 use crate::tools::tool::ToolError;
 use crate::tools::walk::{self, Filter, FilterGlobs, READ_LITERALLY, with_literal_brackets};
@@ -92,7 +93,7 @@ impl Query {
     }
 
     /// What an answer says of globs in their second reading.
-    pub(super) fn second_reading(&self) -> &'static str {
+    pub(super) fn note_on_second_reading(&self) -> &'static str {
         if self.globs.as_ref().is_some_and(|globs| globs.is_list) {
             READ_AS_ONE
         } else {
@@ -202,8 +203,8 @@ impl Globs {
         let root = working_dir.canonicalize().unwrap_or_else(|_| working_dir.to_owned());
         // A glob of ASCII names no letter with an accent, so paths are compared as they are.
         let are_normal = !text.is_ascii();
-        let root = if are_normal { walk::path_in_normal_form(&root).into_owned() } else { root };
-        let text = walk::in_normal_form(text);
+        let root = if are_normal { normal_path(&root).into_owned() } else { root };
+        let text = normal_text(text);
         let globs: Vec<String> = split(&text).into_iter().map(str::to_owned).collect();
         let read = |globs: &[String]| filter_globs(&root, globs, are_normal);
         let as_written = read(&globs);

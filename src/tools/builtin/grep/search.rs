@@ -284,7 +284,7 @@ impl Searching {
         let is_literal = tree.has_visited(Pass::WithLiterals)
             || (self.query.fault_of_globs().is_some() && tree.has_visited(Pass::AsAsked));
         let is_among_ignored = tree.has_visited(Pass::AmongIgnored);
-        let literally = is_literal.then(|| self.query.second_reading().to_owned());
+        let literally = is_literal.then(|| self.query.note_on_second_reading().to_owned());
         let is_in_ignored = tree.walk(Pass::AsAsked).is_some_and(|walk| walk.is_in_ignored);
         let why = if is_in_ignored { AMONG_IGNORED } else { NAMED_IGNORED };
         literally.into_iter().chain(is_among_ignored.then(|| why.to_owned())).collect()
