@@ -77,8 +77,10 @@ pub(crate) fn text_of(
     is_whole: bool,
     declared: impl FnOnce() -> Option<DeclaredEncoding>,
 ) -> Result<DecodedText, Binary> {
-    let declared = if is_utf_8(bytes, is_whole) { None } else { declared() };
-    let encoding = Encoding::recognise_declared(bytes, is_whole, declared)?;
+    let encoding = match Encoding::recognise(bytes, is_whole) {
+        Ok(encoding) if !encoding.is_guess => encoding,
+        _ => Encoding::recognise_declared(bytes, is_whole, declared())?,
+    };
     let (text, is_damaged) = encoding.decode(bytes);
     let text = if is_whole {
         text.into_owned()
@@ -463,6 +465,10 @@ mod tests {
         assert_eq!(text, "Grüße aus Köln, schön!\n");
         assert_eq!(doubt.unwrap(), "is read in a guessed encoding: windows-1252");
         assert_eq!(read(b"%PDF-1.7\n"), Err(Binary("a PDF document")));
+        let (coded, _, _) = encoding_rs::ISO_2022_JP.encode("# 変数\n");
+        let named = || DeclaredEncoding::parse("iso-2022-jp");
+        let decoded = text_of(&coded, true, named).unwrap();
+        assert_eq!((decoded.text.as_str(), decoded.doubt), ("# 変数\n", None));
         let cut = text_of(&"für".as_bytes()[..2], false, || None).unwrap();
         assert_eq!((cut.text.as_str(), cut.doubt), ("f", None));
     }
