@@ -5,11 +5,9 @@ use std::fs;
 use encoding_rs::GBK;
 use serde_json::{Value, json};
 
-use crate::support::chunks::{calls, says};
-use crate::support::client::ask;
+use crate::long_answers::rounds_of;
 use crate::support::server::{Builder, Server};
 use crate::support::upstream::Upstream;
-use crate::turn::answers;
 
 /// All the Chinese of a C file, in comments so short that other encodings are guessed.
 const COMMENTS: [&str; 8] =
@@ -40,20 +38,11 @@ async fn change(
     input: impl Fn(usize) -> Value,
 ) -> Vec<String> {
     let numbers = 0..COMMENTS.len();
-    let reads = numbers.clone().map(|number| json!({ "file_path": format!("{number}.c") }));
-    let round = |tool: &str, inputs: Vec<Value>| {
-        let ids: Vec<String> = (0..inputs.len()).map(|at| format!("{tool}{at}")).collect();
-        let all = ids.iter().zip(inputs);
-        let all: Vec<_> = all.map(|(id, input)| (id.as_str(), tool, input)).collect();
-        upstream.round(calls(&all));
-    };
-    let before = upstream.requests().len();
-    round("Read", reads.collect());
-    round(tool, numbers.map(input).collect());
-    upstream.round(says("Done."));
-    server.client().chat(&ask("Go.")).await;
-    let all = answers(upstream, before + 2).await;
-    all[all.len() - COMMENTS.len()..].to_vec()
+    let read = |number| ("Read", json!({ "file_path": format!("{number}.c") }));
+    let reads: Vec<_> = numbers.clone().map(read).collect();
+    let changes: Vec<_> = numbers.map(|number| (tool, input(number))).collect();
+    let mut told = rounds_of(upstream, server, tool, &[&reads, &changes]).await;
+    told.pop().expect("the answers to the changes")
 }
 
 /// An Edit that inserts a comment into a source.

@@ -25,7 +25,7 @@ fn numbered(lines: usize) -> String {
 }
 
 /// The answers of each round of one turn, in which the model makes these calls.
-async fn rounds_of(
+pub(crate) async fn rounds_of(
     upstream: &Upstream,
     server: &Server,
     session: &str,
@@ -48,7 +48,7 @@ async fn rounds_of(
         .await;
     assert_eq!(answer.text(), "Done.");
     let requests = upstream.requests();
-    let mut seen = 0;
+    let mut seen = answers_in(&requests[before].json()).len();
     let mut answers = Vec::new();
     for request in &requests[before + 1..] {
         let mut all = answers_in(&request.json());
@@ -60,7 +60,7 @@ async fn rounds_of(
 }
 
 /// The path in the note of an answer that was cut.
-fn kept_in(answer: &str) -> PathBuf {
+pub(crate) fn kept_in(answer: &str) -> PathBuf {
     let (_, rest) = answer.split_once("the whole text is in ").expect("a note");
     rest.split_once(": Read").expect("a path").0.into()
 }

@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::chunks::{calls, says};
-use crate::support::client::{ask, with};
+use crate::long_answers::{kept_in, rounds_of};
 use crate::support::server::Server;
 use crate::support::upstream::Upstream;
-use crate::turn::answers_in;
 
 /// The answers to calls that the model makes in one round.
 async fn answers(
@@ -19,22 +16,7 @@ async fn answers(
     session: &str,
     round: &[(&str, Value)],
 ) -> Vec<String> {
-    let ids: Vec<String> = (0..round.len()).map(|at| format!("c{at}")).collect();
-    let named: Vec<_> = round
-        .iter()
-        .zip(&ids)
-        .map(|((tool, input), id)| (id.as_str(), *tool, input.clone()))
-        .collect();
-    upstream.round(calls(&named));
-    upstream.round(says("Done."));
-    let before = upstream.requests().len();
-    let body = with(ask("Go."), json!({ "toolhand": { "session": session } }));
-    let answer = server.client().chat(&body).await;
-    assert_eq!(answer.text(), "Done.");
-    let requests = upstream.requests();
-    let all = answers_in(&requests.last().expect("a second round").json());
-    let earlier = answers_in(&requests[before].json()).len();
-    all[earlier..].to_vec()
+    rounds_of(upstream, server, session, &[round]).await.remove(0)
 }
 
 /// A server in whose workspace these files are.
@@ -200,8 +182,7 @@ async fn files_25_the_middle_of_a_kept_line_is_read() {
     let command = "for i in $(seq 1 20000); do printf '{\"id\":%d},' $i; done";
     let round = [("Bash", json!({ "command": command }))];
     let told = answers(&upstream, &server, "one", &round).await;
-    let (_, rest) = told[0].split_once("the whole text is in ").expect("a note");
-    let kept: PathBuf = rest.split_once(": Read").expect("a path").0.into();
+    let kept = kept_in(&told[0]);
     let line = fs::read_to_string(&kept).expect("it is kept");
     assert!(!line.trim_end().contains('\n') && line.len() > 200_000, "{}", line.len());
 
