@@ -22,7 +22,8 @@ use crate::file_id::FileId;
 use crate::ownership::Ownership;
 use crate::text::printable_path;
 
-const PREFIX: &str = ".toolhand-";
+/// How all names begin that we make beside files, and in the directory of notes.
+pub(super) const PREFIX: &str = ".toolhand-";
 
 /// A record that is not whole yet.
 const PART: &str = ".part";
@@ -252,22 +253,22 @@ pub(super) enum Entry {
 
 impl Entry {
     pub(super) fn of(name: &OsStr) -> Self {
-        let Some(name) = name.to_str() else { return Self::Other };
         if name == KEPT {
             return Self::Kept;
         }
-        let with = |suffix: &str| {
-            let id = name.strip_prefix(PREFIX)?.strip_suffix(suffix)?;
-            Uuid::try_parse(id).is_ok().then(|| id.to_owned())
-        };
-        if let Some(id) = with(TO_NEW) {
-            return Self::Record { id, direction: Direction::ToNew };
+        for (suffix, direction) in [(TO_NEW, Direction::ToNew), (TO_OLD, Direction::ToOld)] {
+            if let Some(id) = id_in(name, suffix) {
+                return Self::Record { id: id.to_owned(), direction };
+            }
         }
-        if let Some(id) = with(TO_OLD) {
-            return Self::Record { id, direction: Direction::ToOld };
-        }
-        if with(PART).is_some() { Self::Part } else { Self::Other }
+        if id_in(name, PART).is_some() { Self::Part } else { Self::Other }
     }
+}
+
+/// The id in a name of ours with this end.
+pub(super) fn id_in<'n>(name: &'n OsStr, suffix: &str) -> Option<&'n str> {
+    let id = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(suffix)?;
+    Uuid::try_parse(id).is_ok().then_some(id)
 }
 
 /// A record of a server that has ended.

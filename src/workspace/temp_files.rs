@@ -24,7 +24,6 @@ use crate::sync;
 /// Locks for the files that are written in place. Files share them by their inode.
 const LOCKS: usize = 16;
 
-const PREFIX: &str = ".toolhand-";
 const SUFFIX: &str = ".tmp";
 
 /// The directory of the notes. By default there is none. A note is a symbolic link to the
@@ -120,7 +119,7 @@ impl Drop for TempFileNote {
 
 /// A name that is in use nowhere.
 pub(super) fn random_name() -> String {
-    format!("{PREFIX}{}{SUFFIX}", Uuid::new_v4().simple())
+    format!("{}{}{SUFFIX}", kept_contents::PREFIX, Uuid::new_v4().simple())
 }
 
 /// Opens the directory of notes. Refuses a link in its place, and a directory in which other
@@ -174,8 +173,7 @@ fn sweep_note(notes: &OwnedFd, name: &OsStr) -> io::Result<()> {
 }
 
 fn is_temporary(name: &OsStr) -> bool {
-    let name = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
-    name.is_some_and(|id| Uuid::try_parse(id).is_ok())
+    kept_contents::id_in(name, SUFFIX).is_some()
 }
 
 /// The directory of the noted file, if the note has the form that we write.
